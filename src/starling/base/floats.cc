@@ -1,0 +1,60 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/base/floats.h"
+
+#include <string>
+
+#include "starling/base/error.h"
+
+// Highway compiles this file once for every instruction set and picks one at run time.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "starling/base/floats.cc"
+#include <hwy/foreach_target.h>  // NOLINT(llvm-include-order): must come before highway.h
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace starling::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void add(float* HWY_RESTRICT to, const float* HWY_RESTRICT from, std::size_t count) {
+  const hn::ScalableTag<float> tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    hn::StoreU(hn::Add(hn::LoadU(tag, to + i), hn::LoadU(tag, from + i)), tag, to + i);
+  }
+  for (; i < count; ++i) to[i] += from[i];
+}
+
+void add_to_both(float* HWY_RESTRICT a, float* HWY_RESTRICT b, std::size_t count) {
+  const hn::ScalableTag<float> tag;
+  const std::size_t lanes = hn::Lanes(tag);
+  std::size_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const auto sum = hn::Add(hn::LoadU(tag, a + i), hn::LoadU(tag, b + i));
+    hn::StoreU(sum, tag, a + i);
+    hn::StoreU(sum, tag, b + i);
+  }
+  for (; i < count; ++i) a[i] = b[i] = a[i] + b[i];
+}
+
+}  // namespace starling::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace starling {
+
+HWY_EXPORT(add);
+HWY_EXPORT(add_to_both);
+
+void add_floats(std::span<float> to, std::span<const float> from) {
+  STARLING_CHECK(to.size() == from.size(), std::string("add_floats needs two vectors of one length"));
+  HWY_DYNAMIC_DISPATCH(add)(to.data(), from.data(), to.size());
+}
+
+void add_floats_to_both(std::span<float> a, std::span<float> b) {
+  STARLING_CHECK(a.size() == b.size(), std::string("add_floats_to_both needs two vectors of one length"));
+  HWY_DYNAMIC_DISPATCH(add_to_both)(a.data(), b.data(), a.size());
+}
+
+}  // namespace starling
+#endif

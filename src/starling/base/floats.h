@@ -1,0 +1,20 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Elementwise arithmetic on private float vectors, vectorised with the instructions of the machine it runs on. Every element is
+// computed on its own, so the result is the same bit for bit whatever the vector width.
+//
+// Memory that other threads touch at the same time goes through shared_floats.h instead.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace starling {
+
+// to[i] += from[i]. The spans have the same length and do not overlap.
+void add_floats(std::span<float> to, std::span<const float> from);
+
+// a[i] and b[i] both become a[i] + b[i]: the all-reduce of two ranks in one pass over memory. Same length, no overlap.
+void add_floats_to_both(std::span<float> a, std::span<float> b);
+
+}  // namespace starling

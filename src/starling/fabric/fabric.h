@@ -1,0 +1,84 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// A fabric makes endpoints and runs a program on every rank.
+//
+//   ThreadsFabric fabric({.ranks = 4});
+//   RunReport report = fabric.run([](Endpoint& endpoint) { return collective::barrier(endpoint, Group::world(endpoint.size())); });
+//   if (!report.ok()) std::cerr << report.summary();
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "starling/base/distribution.h"
+#include "starling/base/result.h"
+#include "starling/base/time.h"
+#include "starling/fabric/endpoint.h"
+#include "starling/fabric/rank_set.h"
+
+namespace starling::fabric {
+
+// A delay on some ranks whenever they pass a named point; redrawn each time from the stream (seed, rank, "delay at POINT").
+struct DelayRule {
+  std::string point{};
+  RankSet ranks{};
+  Distribution time{};
+};
+
+// What every fabric needs to know.
+struct FabricOptions {
+  int ranks = 1;
+  std::uint64_t seed = 1;
+  Duration timeout = std::chrono::seconds(30);  // What Deadline::standard() means.
+  std::size_t queue_messages = 64;              // Per (sender, receiver).
+  std::size_t queue_bytes = std::size_t{256} << 20;
+  std::vector<DelayRule> delays{};
+
+  // Throws UserError if a value is out of range.
+  void validate() const;
+};
+
+// How one rank ended.
+struct RankOutcome {
+  enum class Kind { finished, failed, crashed };
+
+  Rank rank = 0;
+  Kind kind = Kind::finished;
+  std::string message{};       // Why it did not finish; empty if it did.
+  std::exception_ptr error{};  // What its body threw, if it threw.
+};
+
+struct RunReport {
+  std::vector<RankOutcome> outcomes{};  // One per rank that lived in this process, by rank.
+
+  bool ok() const;
+
+  // A line for each rank that did not finish; empty when all did.
+  std::string summary() const;
+
+  // Throws what the first rank (by number) threw, if any did.
+  void rethrow() const;
+};
+
+// The program of a rank. Returning a Failure, or throwing, makes the rank lost in the eyes of the others.
+using Body = std::function<Status(Endpoint&)>;
+
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  virtual int size() const = 0;
+
+  // Runs the body once for every rank that lives in this process and returns when all of them have ended. May be called again; each
+  // call starts from empty queues, no windows and time zero.
+  virtual RunReport run(const Body& body) = 0;
+};
+
+// Runs the body of one rank and turns what it returns or throws into an outcome. For implementers of fabrics.
+RankOutcome run_body(const Body& body, Endpoint& endpoint);
+
+}  // namespace starling::fabric

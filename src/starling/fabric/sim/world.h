@@ -1,0 +1,186 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// The heart of the simulator: virtual time, the queue of events, and the ranks, each of which runs or waits.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "starling/base/work_pool.h"
+#include "starling/fabric/endpoint.h"
+#include "starling/fabric/mailbox.h"
+#include "starling/fabric/point_delays.h"
+#include "starling/fabric/sim/fibre.h"
+#include "starling/fabric/sim/network.h"
+#include "starling/fabric/sim/options.h"
+#include "starling/fabric/sim/trace.h"
+
+namespace starling::fabric::sim {
+
+struct WindowMemory {
+  std::string name;
+  Rank home = 0;
+  std::vector<float> floats;
+};
+
+// One operation on a window, while the rank that asked for it waits.
+struct WindowOperation {
+  enum class Kind { read, write, add };
+  Kind kind;
+  std::shared_ptr<WindowMemory> window;
+  std::size_t offset;
+  float* target;        // Of a read.
+  const float* source;  // Of a write or an addition.
+  std::size_t count;
+  bool done = false;
+
+  void carry_out();
+};
+
+enum class WaitKind { none, sleep, compute, poll, message, room, window, opening };
+
+enum class Wake {
+  signal,    // Something changed; look again.
+  expired,   // The time is up.
+  deadlock,  // Nothing can change any more.
+};
+
+struct Wait {
+  WaitKind kind = WaitKind::none;
+  std::uint64_t number = 0;  // Distinguishes this wait from earlier ones of the rank.
+  Time since = Time::zero();
+  bool standard = false;
+  Wake wake = Wake::signal;
+  Rank peer = kAnyRank;                  // Whom the rank waits for, if it is one.
+  const Filter* filter = nullptr;        // Of WaitKind::message.
+  WorkPool::Job* job = nullptr;          // Of WaitKind::compute.
+  WindowOperation* operation = nullptr;  // Of WaitKind::window.
+
+  // "a message with tag 7 from rank 3", for reports.
+  std::string description() const;
+};
+
+// Thrown into a rank that was crashed, to unwind its stack.
+struct RankUnwind {};
+
+// A message in the mailbox is accounted for in the mailbox; this counts what is still on its way.
+struct Channel {
+  std::uint32_t messages_in_flight = 0;
+  std::size_t bytes_in_flight = 0;
+};
+
+struct RankState {
+  RankState(const SimOptions& options, Rank rank);
+
+  Rank rank;
+  int incarnation = 0;
+  std::unique_ptr<Fibre> fibre;
+  std::unique_ptr<Endpoint> endpoint;
+  bool running = false;  // Has a body that has not ended.
+  bool crashed = false;  // This incarnation.
+  Wait wait;
+  Mailbox mailbox;
+  std::vector<Channel> channels;         // By sender.
+  std::uint64_t messages_in_flight = 0;  // From all senders.
+  std::vector<std::uint64_t> sent_to;    // Messages by receiver.
+  PeerState seen_as = PeerState::alive;
+  PointDelays delays;
+  RandomStream compute_stream;
+  std::map<std::string, int, std::less<>> passes;
+  Traffic traffic;
+};
+
+class World {
+ public:
+  World(const SimOptions& options, const Body& body);
+  ~World();
+
+  // Runs until every rank has ended.
+  RunReport run();
+
+  const SimOptions& options() const { return options_; }
+  Time now() const { return now_; }
+  const MessageFaults& message_faults() const { return network_.faults(); }
+  const std::string& deadlock() const { return deadlock_; }
+
+  // For the endpoints. All are called from the fibre of the rank in question.
+
+  // Suspends the rank until `until` or until it is woken; a window operation is first sent on its way. Throws RankUnwind if the rank is
+  // crashed meanwhile.
+  Wake block(RankState& rank, Wait wait, Time until);
+
+  // True if a rank that was crashed should do nothing more, because it is being unwound. Throws RankUnwind if it is not unwinding yet.
+  static bool unwinding(const RankState& rank);
+
+  void compute(RankState& rank, double units, FunctionRef<void()> work);
+  void pass(RankState& rank, std::string_view point);
+  bool has_room(const RankState& sender, Rank to, std::size_t payload_bytes) const;
+  void send(RankState& sender, Rank to, Tag tag, Payload payload);
+  std::optional<Message> take(RankState& rank, const Filter& filter);
+  bool nobody_can_send(const RankState& rank, const Filter& filter) const;
+  std::shared_ptr<WindowMemory> find_window(std::string_view name, Rank home) const;
+  std::shared_ptr<WindowMemory> create_window(std::string_view name, std::size_t size, Rank home);
+
+  RankState& rank(Rank rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const RankState& rank(Rank rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
+  const std::vector<Departure>& departures() const { return departures_; }
+  int alive_ranks() const { return alive_ranks_; }
+
+ private:
+  struct InFlight;
+  enum class EventKind { timer, head_arrives, arrives, crash, restart, departure };
+  struct Event {
+    Time time = Time::zero();
+    std::uint64_t number = 0;  // The order in which events were caused, which decides between those of the same time.
+    EventKind kind;
+    Rank rank = 0;
+    std::uint64_t wait = 0;                 // The wait that a timer ends.
+    std::unique_ptr<InFlight> in_flight{};  // Of the two arrivals.
+    const CrashRule* rule = nullptr;        // Of a crash.
+  };
+
+  static bool later(const Event& a, const Event& b);
+  void schedule(Event event);
+  void start_rank(RankState& rank);
+  void resume(RankState& rank);
+  void ended(RankState& rank);
+  void happen(Event event);
+  void wake(RankState& rank, Wake reason);
+  void expire(const Event& timer);
+  void launch(std::unique_ptr<InFlight> in_flight, bool reliable);
+  void arrive(std::unique_ptr<InFlight> in_flight);
+  void deliver(InFlight& in_flight);
+  void ask(const RankState& asker);
+  void answer(const InFlight& in_flight, RankState& asker);
+  void wake_sender(Rank sender, Rank receiver);
+  void crash(RankState& rank, const CrashRule* rule, const std::string& reason);
+  void depart(Rank rank, PeerState state);
+  void report_deadlock();
+  double compute_seconds(RankState& rank, double units);
+
+  const SimOptions& options_;
+  const Body& body_;
+  WorkPool pool_;
+  Trace trace_;
+  Network network_;
+  Time now_ = Time::zero();
+  std::vector<Event> events_;  // A heap, the next one in front.
+  std::uint64_t next_number_ = 0;
+  // Events that can bring something about. Standard deadlines are not among them: if nothing else is left, the ranks are deadlocked.
+  std::int64_t live_events_ = 0;
+  std::deque<RankState*> ready_;
+  std::vector<std::unique_ptr<RankState>> ranks_;
+  int running_ranks_ = 0;
+  int pending_restarts_ = 0;
+  int alive_ranks_;  // As far as anybody has heard.
+  std::vector<Departure> departures_;
+  std::vector<std::shared_ptr<WindowMemory>> windows_;
+  std::string deadlock_;
+  Time deadlock_time_ = kEndOfTime;
+  RunReport report_;
+};
+
+}  // namespace starling::fabric::sim

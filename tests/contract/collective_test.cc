@@ -1,0 +1,219 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/collective/collective.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+
+#include "contract/fabrics.h"
+
+namespace starling::collective {
+namespace {
+
+using fabric::Endpoint;
+using fabric::Group;
+using fabric::kFabrics;
+using fabric::kRanks;
+using fabric::kSizes;
+using fabric::sized_test_name;
+using fabric::test_name;
+
+class CollectiveTest : public fabric::FabricTest {};
+class CollectiveSizeTest : public fabric::SizedFabricTest {};
+INSTANTIATE_ON_ALL_FABRICS(CollectiveTest);
+INSTANTIATE_ON_ALL_FABRICS_AND_SIZES(CollectiveSizeTest);
+
+// Values whose sums depend on the order of addition.
+std::vector<float> values_of(int rank, std::size_t size) {
+  std::vector<float> values(size);
+  RandomStream random(1, static_cast<std::uint32_t>(rank), "collective test");
+  for (float& value : values) value = static_cast<float>(random.uniform() * 2 - 1) * (random.next_u32() % 2 == 0 ? 1.0F : 1000.0F);
+  return values;
+}
+
+// The serial references: sums in the order the algorithm promises.
+std::vector<float> sum_in_order(const std::vector<std::vector<float>>& terms) {
+  std::vector<float> sum = terms[0];
+  for (std::size_t rank = 1; rank < terms.size(); ++rank) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += terms[rank][i];
+  }
+  return sum;
+}
+
+std::vector<float> reference_sum(Algorithm algorithm, int ranks, std::size_t size, int subgroup) {
+  std::vector<std::vector<float>> terms;
+  for (int rank = 0; rank < ranks; ++rank) terms.push_back(values_of(rank, size));
+  if (algorithm == Algorithm::ring) {
+    std::vector<float> sum(size);
+    for (int slice = 0; slice < ranks; ++slice) {
+      const Slice range = slice_of(size, ranks, slice);
+      for (std::size_t i = range.begin; i < range.begin + range.size; ++i) {
+        for (int step = 1; step <= ranks; ++step) {
+          const float term = terms[static_cast<std::size_t>((slice + step) % ranks)][i];
+          sum[i] = step == 1 ? term : sum[i] + term;
+        }
+      }
+    }
+    return sum;
+  }
+  if (algorithm == Algorithm::hierarchical) {
+    std::vector<std::vector<float>> sums;
+    for (int first = 0; first < ranks; first += subgroup) {
+      sums.push_back(sum_in_order({terms.begin() + first, terms.begin() + std::min(first + subgroup, ranks)}));
+    }
+    return sum_in_order(sums);
+  }
+  return sum_in_order(terms);
+}
+
+bool same_bits(std::span<const float> a, std::span<const float> b) {
+  return std::ranges::equal(a, b, [](float x, float y) { return std::bit_cast<std::uint32_t>(x) == std::bit_cast<std::uint32_t>(y); });
+}
+
+TEST_P(CollectiveSizeTest, AllReduceIsBitForBitTheSumInThePromisedOrder) {
+  for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::flat, Algorithm::direct, Algorithm::ring, Algorithm::hierarchical}) {
+    SCOPED_TRACE(to_string(algorithm));
+    const std::vector<float> expected = reference_sum(algorithm, ranks(), floats(), 3);
+    run([&](Endpoint& endpoint) -> Status {
+      for (int round = 0; round < 2; ++round) {
+        std::vector<float> values = values_of(endpoint.rank(), floats());
+        STARLING_TRY(all_reduce(endpoint, Group::world(endpoint.size()), values, {.algorithm = algorithm, .subgroup = 3}));
+        EXPECT_TRUE(same_bits(values, expected)) << "rank " << endpoint.rank() << ", round " << round;
+      }
+      return {};
+    });
+  }
+}
+
+TEST_P(CollectiveSizeTest, ReduceScatterAndAllGather) {
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+    SCOPED_TRACE(to_string(algorithm));
+    const std::vector<float> expected = reference_sum(algorithm, ranks(), floats(), 1);
+    run([&](Endpoint& endpoint) -> Status {
+      const Group world = Group::world(endpoint.size());
+      const Slice own = slice_of(floats(), endpoint.size(), endpoint.rank());
+      std::vector<float> values = values_of(endpoint.rank(), floats());
+      STARLING_TRY(reduce_scatter(endpoint, world, values, algorithm));
+      EXPECT_TRUE(same_bits(std::span(values).subspan(own.begin, own.size), std::span(expected).subspan(own.begin, own.size)));
+      // Only the own slice goes in: the rest is spoilt first.
+      std::fill_n(values.begin(), own.begin, -1.0F);
+      std::fill(values.begin() + static_cast<std::ptrdiff_t>(own.begin + own.size), values.end(), -1.0F);
+      STARLING_TRY(all_gather(endpoint, world, values, algorithm));
+      EXPECT_TRUE(same_bits(values, expected));
+      return {};
+    });
+  }
+}
+
+TEST_P(CollectiveSizeTest, BroadcastFromEveryRoot) {
+  const std::vector<int> roots = floats() > 1000 ? std::vector<int>{0, ranks() - 1} : [&] {
+    std::vector<int> all(static_cast<std::size_t>(ranks()));
+    std::iota(all.begin(), all.end(), 0);
+    return all;
+  }();
+  run([&](Endpoint& endpoint) -> Status {
+    for (const int root : roots) {
+      std::vector<float> values = values_of(endpoint.rank(), floats());
+      STARLING_TRY(broadcast(endpoint, Group::world(endpoint.size()), values, root));
+      EXPECT_TRUE(same_bits(values, values_of(root, floats()))) << "root " << root;
+    }
+    return {};
+  });
+}
+
+TEST_P(CollectiveTest, NobodyLeavesABarrierBeforeTheLastHasCome) {
+  std::atomic<int> arrived{0};
+  run([&](Endpoint& endpoint) -> Status {
+    for (int round = 1; round <= 5; ++round) {
+      if (endpoint.rank() == round % endpoint.size()) endpoint.sleep(std::chrono::milliseconds(2));
+      ++arrived;
+      STARLING_TRY(barrier(endpoint, Group::world(endpoint.size())));
+      EXPECT_GE(arrived, round * endpoint.size());
+    }
+    return {};
+  });
+}
+
+// Odd and even ranks in groups of their own, at the same time, in descending order: the order of the group counts, not of the ranks.
+TEST_P(CollectiveTest, GroupsRunSideBySideInTheirOwnOrder) {
+  run([&](Endpoint& endpoint) -> Status {
+    std::vector<fabric::Rank> members;
+    for (fabric::Rank rank = endpoint.size() - 1; rank >= 0; --rank) {
+      if (rank % 2 == endpoint.rank() % 2) members.push_back(rank);
+    }
+    const Group group(members, 7);
+    std::vector<std::vector<float>> terms;
+    for (const fabric::Rank member : members) terms.push_back(values_of(member, 3000));
+    const std::vector<float> expected = sum_in_order(terms);
+    for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::flat, Algorithm::direct}) {
+      std::vector<float> values = values_of(endpoint.rank(), 3000);
+      STARLING_TRY(all_reduce(endpoint, group, values, {.algorithm = algorithm}));
+      EXPECT_TRUE(same_bits(values, expected)) << to_string(algorithm);
+    }
+    return {};
+  });
+}
+
+TEST_P(CollectiveTest, DifferentLengthsAreAMismatch) {
+  if (ranks() == 1) return;
+  for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::flat, Algorithm::direct, Algorithm::ring}) {
+    SCOPED_TRACE(to_string(algorithm));
+    fabric::FabricOptions hasty = options();
+    hasty.timeout = std::chrono::seconds(2);
+    const auto world = fabric::make_fabric(fabric_name(), hasty);
+    const fabric::RunReport report = world->run([&](Endpoint& endpoint) -> Status {
+      std::vector<float> values(endpoint.rank() == 0 ? 3000 : 6000, 1);
+      return all_reduce(endpoint, Group::world(endpoint.size()), values, {.algorithm = algorithm});
+    });
+    EXPECT_FALSE(report.ok());
+    EXPECT_NE(report.summary().find("vectors of different length"), std::string::npos) << report.summary();
+  }
+}
+
+TEST_P(CollectiveTest, ManyRoundsOfEverySizeAroundTheShortPath) {
+  run([&](Endpoint& endpoint) -> Status {
+    const Group world = Group::world(endpoint.size());
+    for (const std::size_t size : {1U, 2U, 15U, 16U, 17U, 1023U, 1024U, 1025U, 2000U, 1U, 4000U}) {
+      std::vector<float> values(size);
+      for (std::size_t i = 0; i < size; ++i) values[i] = static_cast<float>(i % 100) * static_cast<float>(endpoint.rank() + 1);
+      STARLING_TRY(all_reduce(endpoint, world, values));
+      const auto factor = static_cast<float>(endpoint.size() * (endpoint.size() + 1) / 2);
+      for (std::size_t i = 0; i < size; ++i) {
+        if (values[i] != static_cast<float>(i % 100) * factor) {
+          ADD_FAILURE() << "element " << i << " of " << size;
+          return {};
+        }
+      }
+    }
+    return {};
+  });
+}
+
+TEST(Slice, DealsEvenlyAndCompletely) {
+  for (const std::size_t size : {0U, 1U, 7U, 8U, 9U, 1000U}) {
+    for (const int parts : {1, 2, 3, 8}) {
+      std::size_t next = 0;
+      for (int i = 0; i < parts; ++i) {
+        const Slice slice = slice_of(size, parts, i);
+        EXPECT_EQ(slice.begin, next);
+        EXPECT_GE(slice.size, size / static_cast<std::size_t>(parts));
+        EXPECT_LE(slice.size, size / static_cast<std::size_t>(parts) + 1);
+        next += slice.size;
+      }
+      EXPECT_EQ(next, size);
+    }
+  }
+}
+
+TEST(Algorithm, IsReadByNameWithAHint) {
+  for (const char* name : {"automatic", "flat", "direct", "ring", "hierarchical"}) EXPECT_STREQ(to_string(parse_algorithm(name)), name);
+  try {
+    parse_algorithm("rnig");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("Did you mean 'ring'?"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace starling::collective

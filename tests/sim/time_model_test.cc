@@ -1,0 +1,233 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// That virtual time passes as the model says, to the nanosecond.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+
+#include "starling/collective/collective.h"
+#include "starling/fabric/sim/sim_fabric.h"
+
+namespace starling::fabric {
+namespace {
+
+using namespace std::chrono_literals;
+
+SimOptions options(int ranks) {
+  SimOptions result;
+  result.ranks = ranks;
+  result.network.link.latency = 100us;
+  return result;
+}
+
+// Runs the body on every rank, expects success, and returns the virtual time of the end.
+Time run(const SimOptions& options, const Body& body) {
+  SimFabric fabric(options);
+  const RunReport report = fabric.run(body);
+  EXPECT_EQ(report.summary(), "");
+  return fabric.end_time();
+}
+
+// Rank 0 sends messages of the given sizes to rank 1 at time zero; the times at which they are received.
+std::vector<Time> arrivals(const SimOptions& options, const std::vector<std::size_t>& sizes) {
+  std::vector<Time> times;
+  run(options, [&](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() == 0) {
+      for (const std::size_t size : sizes) STARLING_TRY(endpoint.send(1, 0, Payload::allocate(size)));
+    } else if (endpoint.rank() == 1) {
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const Result<Message> message = endpoint.receive(from(0));
+        if (!message) return message.failure();
+        times.push_back(endpoint.now());
+      }
+    }
+    return {};
+  });
+  return times;
+}
+
+TEST(ComputeTime, IsUnitsTimesTheModelOverTheSpeed) {
+  SimOptions sim = options(3);
+  sim.compute.time_per_unit = Distribution::constant(2ms);
+  sim.compute.speeds = {{RankSet{1}, 2.0}, {RankSet{2}, 0.5}};
+  run(sim, [](Endpoint& endpoint) -> Status {
+    endpoint.compute(10, [] {});
+    EXPECT_EQ(endpoint.now(), endpoint.rank() == 0 ? 20ms : endpoint.rank() == 1 ? 10ms : 40ms);
+    return {};
+  });
+}
+
+TEST(ComputeTime, HasTheDistributionAskedFor) {
+  for (const Distribution& distribution : {Distribution::gauss(2ms, 100us), Distribution::lognormal(2ms, 500us)}) {
+    SimOptions sim = options(2);
+    sim.compute.time_per_unit = distribution;
+    constexpr int kCount = 4000;
+    run(sim, [&](Endpoint& endpoint) -> Status {
+      double sum = 0;
+      double square = 0;
+      for (int i = 0; i < kCount; ++i) {
+        const Time begin = endpoint.now();
+        endpoint.compute(1, [] {});
+        const double seconds = to_seconds(endpoint.now() - begin);
+        sum += seconds;
+        square += seconds * seconds;
+      }
+      const double mean = sum / kCount;
+      EXPECT_NEAR(mean, distribution.mean_seconds, 0.02 * distribution.mean_seconds);
+      EXPECT_NEAR(std::sqrt(square / kCount - mean * mean), distribution.deviation_seconds, 0.08 * distribution.deviation_seconds);
+      return {};
+    });
+  }
+}
+
+TEST(ComputeTime, DoesNotDependOnHowLongTheWorkReallyTakes) {
+  for (const int spins : {0, 1'000'000}) {
+    const Time end = run(options(4), [&](Endpoint& endpoint) -> Status {
+      volatile int sink = 0;
+      endpoint.compute(1, [&] {
+        for (int i = 0; i < spins * endpoint.rank(); ++i) sink = i;
+      });
+      return {};
+    });
+    EXPECT_EQ(end, 1ms);
+  }
+}
+
+TEST(Network, LatencyAlone) { EXPECT_EQ(arrivals(options(2), {0, 1000000}), (std::vector<Time>{100us, 100us})); }
+
+TEST(Network, BandwidthAndSerialisationAtTheSender) {
+  SimOptions sim = options(2);
+  sim.network.link.bytes_per_second = 1e9;  // 1,000,000 bytes take 1 ms.
+  EXPECT_EQ(arrivals(sim, {1000000, 1000000, 0}), (std::vector<Time>{1100us, 2100us, 2100us}));
+}
+
+TEST(Network, WithoutSerialisationMessagesOverlapButKeepTheirOrder) {
+  SimOptions sim = options(2);
+  sim.network.link.bytes_per_second = 1e9;
+  sim.network.serialise_sending = false;
+  sim.network.serialise_receiving = false;
+  EXPECT_EQ(arrivals(sim, {1000000, 1000000, 1000}), (std::vector<Time>{1100us, 1100us, 1100us}));
+}
+
+// Seven clients send to a server at once, and it answers all: both its directions are the bottleneck.
+TEST(Network, AServerWithManyClientsIsTheBottleneck) {
+  const auto round_trip = [](bool serialise) {
+    SimOptions sim = options(8);
+    sim.network.link.bytes_per_second = 1e9;
+    sim.network.serialise_sending = serialise;
+    sim.network.serialise_receiving = serialise;
+    return run(sim, [](Endpoint& endpoint) -> Status {
+      if (endpoint.rank() != 0) {
+        STARLING_TRY(endpoint.send(0, 0, Payload::allocate(1000000)));
+        const Result<Message> reply = endpoint.receive(from(0));
+        return reply ? Status() : Status(reply.failure());
+      }
+      for (int i = 1; i < endpoint.size(); ++i) {
+        const Result<Message> request = endpoint.receive(anything());
+        if (!request) return request.failure();
+      }
+      for (Rank to = 1; to < endpoint.size(); ++to) STARLING_TRY(endpoint.send(to, 0, Payload::allocate(1000000)));
+      return {};
+    });
+  };
+  EXPECT_EQ(round_trip(false), 2200us);
+  EXPECT_EQ(round_trip(true), 2 * (100us + 7 * 1000us));
+}
+
+TEST(Network, LinksCanDiffer) {
+  SimOptions sim = options(3);
+  sim.network.rules = {{RankSet{0}, RankSet{}, {.latency = 5ms}}, {RankSet{0}, RankSet{1}, {.latency = 7ms}}};
+  run(sim, [](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() == 0) {
+      STARLING_TRY(endpoint.send(1, 0, {}));
+      STARLING_TRY(endpoint.send(2, 0, {}));
+      const Result<Message> reply = endpoint.receive(from(1));
+      EXPECT_EQ(endpoint.now(), 7100us);
+      return reply ? Status() : Status(reply.failure());
+    }
+    const Result<Message> message = endpoint.receive(from(0));
+    EXPECT_EQ(endpoint.now(), endpoint.rank() == 1 ? 7ms : 5ms);
+    if (endpoint.rank() == 1) STARLING_TRY(endpoint.send(0, 0, {}));
+    return message ? Status() : Status(message.failure());
+  });
+}
+
+TEST(Network, JitterSpreadsArrivalsAndKeepsOrder) {
+  SimOptions sim = options(2);
+  sim.queue_messages = 1000;
+  sim.network.link.jitter = Distribution::exponential(50us);
+  const std::vector<Time> times = arrivals(sim, std::vector<std::size_t>(500, 0));
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  EXPECT_GE(times.front(), 100us);
+  EXPECT_GT(times.back(), 300us);  // The largest of 500 exponential draws.
+}
+
+TEST(Network, AMessageToOneselfTakesNoTime) {
+  EXPECT_EQ(run(options(1),
+                [](Endpoint& endpoint) -> Status {
+                  STARLING_TRY(endpoint.send(0, 0, Payload::allocate(1000)));
+                  const Result<Message> message = endpoint.receive(from(0));
+                  return message ? Status() : Status(message.failure());
+                }),
+            Time::zero());
+}
+
+TEST(Network, WindowOperationsTakeARoundTrip) {
+  SimOptions sim = options(2);
+  sim.network.link.bytes_per_second = 1e9;
+  run(sim, [](Endpoint& endpoint) -> Status {
+    auto window = endpoint.open_window("w", 250000, 0);
+    if (!window) return window.failure();
+    if (endpoint.rank() == 1) {
+      std::vector<float> values(250000, 1);
+      STARLING_TRY((*window)->add(0, values));  // A million bytes there, an acknowledgement back.
+      EXPECT_EQ(endpoint.now(), 1200us);
+      STARLING_TRY((*window)->read(0, values));  // A request there, a million bytes back.
+      EXPECT_EQ(endpoint.now(), 2400us);
+    } else {
+      STARLING_TRY((*window)->add(0, std::vector<float>{1}));
+      EXPECT_EQ(endpoint.now(), Time::zero());
+    }
+    return collective::barrier(endpoint, Group::world(2));
+  });
+}
+
+// The ring's textbook time: 2 (P - 1) steps, each a latency and a slice of the vector.
+TEST(Network, RingAllReduceTakesItsTextbookTime) {
+  SimOptions sim = options(8);
+  sim.network.link.bytes_per_second = 1e9;
+  const Time end = run(sim, [](Endpoint& endpoint) -> Status {
+    std::vector<float> values(80000, 1);
+    return collective::all_reduce(endpoint, Group::world(8), values, {.algorithm = collective::Algorithm::ring});
+  });
+  EXPECT_EQ(end, 14 * (100us + 40us));
+}
+
+TEST(Sim, OptionsOutOfRangeAreRefusedWithTheValue) {
+  const auto refused = [](const std::function<void(SimOptions&)>& spoil, const std::string& part) {
+    SimOptions sim = options(4);
+    spoil(sim);
+    try {
+      SimFabric fabric(sim);
+      ADD_FAILURE() << part;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
+    }
+  };
+  refused([](SimOptions& sim) { sim.ranks = 0; }, "ranks is 0");
+  refused([](SimOptions& sim) { sim.timeout = 0s; }, "time-out");
+  refused([](SimOptions& sim) { sim.queue_messages = 0; }, "queue_messages");
+  refused([](SimOptions& sim) { sim.network.link.bytes_per_second = 0; }, "bandwidth is 0");
+  refused([](SimOptions& sim) { sim.network.rules.push_back({RankSet{4}, RankSet{}, {}}); }, "rank 4");
+  refused([](SimOptions& sim) { sim.faults.drops.push_back({RankSet{}, RankSet{}, 1.5, {}}); }, "probability 1.5");
+  refused([](SimOptions& sim) { sim.faults.crashes.push_back({.rank = 4, .time = 1s}); }, "rank 4");
+  refused([](SimOptions& sim) { sim.faults.crashes.push_back({.rank = 1}); }, "either a time or a point");
+  refused([](SimOptions& sim) { sim.faults.partitions.push_back({RankSet{0}, {2s, 1s}}); }, "end after it begins");
+  refused([](SimOptions& sim) { sim.compute.speeds.push_back({RankSet{}, 0}); }, "factor 0");
+  refused([](SimOptions& sim) { sim.poll_cost = 0s; }, "poll_cost");
+  refused([](SimOptions& sim) { sim.delays.push_back({"step", RankSet{9}, {}}); }, "rank 9");
+}
+
+}  // namespace
+}  // namespace starling::fabric
