@@ -14,15 +14,16 @@ namespace {
 using fabric::Payload;
 
 // One step of a ring: segment by segment, sends `outgoing` (or, where those are empty, copies of `own`) to the right and hands what comes
-// from the left to `incoming`, which returns the payload to be sent on in the next step. One segment is sent ahead.
+// from the left to `incoming`. What came in is what the next step sends; after the last one it is freed piece by piece. One segment is sent
+// ahead.
 template <class Incoming>
-Status ring_step(Exchange& exchange, std::vector<Payload>& outgoing, std::span<const float> own, std::size_t incoming_size,
+Status ring_step(Exchange& exchange, std::vector<Payload>& outgoing, std::span<const float> own, std::size_t incoming_size, bool last,
                  Incoming incoming) {
   const int right = (exchange.index() + 1) % exchange.size();
   const int left = (exchange.index() + exchange.size() - 1) % exchange.size();
   const std::size_t to_send = segments(own.size());
   const std::size_t to_receive = segments(incoming_size);
-  std::vector<Payload> next(to_receive);
+  std::vector<Payload> next(last ? 0 : to_receive);
   std::size_t sent = 0;
   for (std::size_t received = 0; sent < to_send || received < to_receive; ++received) {
     for (; sent < to_send && (sent <= received + 1 || received >= to_receive); ++sent) {
@@ -34,7 +35,7 @@ Status ring_step(Exchange& exchange, std::vector<Payload>& outgoing, std::span<c
     Result<Payload> payload = exchange.receive(left, size);
     if (!payload) return payload.failure();
     incoming(received, *payload);
-    next[received] = std::move(*payload);
+    if (!last) next[received] = std::move(*payload);
   }
   outgoing = std::move(next);
   return {};
@@ -49,11 +50,12 @@ Status ring_reduce_scatter(Exchange& exchange, std::span<float> values) {
   for (int step = 0; step + 1 < size; ++step) {
     const std::span<float> own = slice(exchange.index() - 2 - step);
     const bool last = step + 2 == size;
-    STARLING_TRY(ring_step(exchange, passing, slice(exchange.index() - 1 - step), own.size(), [&](std::size_t number, Payload& payload) {
-      const std::span<float> sum = payload.writable_as<float>();
-      add_floats(sum, segment(own, number));
-      if (last) std::copy(sum.begin(), sum.end(), segment(own, number).begin());
-    }));
+    STARLING_TRY(
+        ring_step(exchange, passing, slice(exchange.index() - 1 - step), own.size(), last, [&](std::size_t number, Payload& payload) {
+          const std::span<float> sum = payload.writable_as<float>();
+          add_floats(sum, segment(own, number));
+          if (last) std::copy(sum.begin(), sum.end(), segment(own, number).begin());
+        }));
   }
   return {};
 }
@@ -64,9 +66,9 @@ Status ring_all_gather(Exchange& exchange, std::span<float> values) {
   std::vector<Payload> passing;
   for (int step = 0; step + 1 < size; ++step) {
     const std::span<float> target = slice(exchange.index() - 1 - step);
-    STARLING_TRY(ring_step(exchange, passing, slice(exchange.index() - step), target.size(), [&](std::size_t number, Payload& payload) {
-      std::ranges::copy(payload.as<float>(), segment(target, number).begin());
-    }));
+    STARLING_TRY(
+        ring_step(exchange, passing, slice(exchange.index() - step), target.size(), step + 2 == size,
+                  [&](std::size_t number, Payload& payload) { std::ranges::copy(payload.as<float>(), segment(target, number).begin()); }));
   }
   return {};
 }

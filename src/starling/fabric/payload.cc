@@ -40,7 +40,7 @@ Payload Payload::allocate(std::size_t size_bytes) {
 
 Payload Payload::copy_of(std::span<const std::byte> bytes) {
   Payload payload = allocate(bytes.size());
-  if (!bytes.empty()) std::memcpy(payload.block_->bytes.data(), bytes.data(), bytes.size());
+  if (payload.block_ != nullptr) std::memcpy(payload.block_->bytes.data(), bytes.data(), bytes.size());
   return payload;
 }
 

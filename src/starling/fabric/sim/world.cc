@@ -244,7 +244,7 @@ void World::compute(RankState& rank, double units, FunctionRef<void()> work) {
   Wait wait;
   wait.kind = WaitKind::compute;
   wait.job = &job;
-  block(rank, std::move(wait), now_ + from_seconds(compute_seconds(rank, units)));
+  block(rank, wait, now_ + from_seconds(compute_seconds(rank, units)));
   if (const std::exception_ptr error = pool_.finish(job)) std::rethrow_exception(error);
 }
 
@@ -253,7 +253,7 @@ void World::pass(RankState& rank, std::string_view point) {
   if (delay > Duration::zero()) {
     Wait wait;
     wait.kind = WaitKind::sleep;
-    block(rank, std::move(wait), now_ + delay);
+    block(rank, wait, now_ + delay);
   }
   if (options_.faults.crashes.empty()) return;
   auto passes = rank.passes.find(point);

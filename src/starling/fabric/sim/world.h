@@ -157,7 +157,7 @@ class World {
   void answer(const InFlight& in_flight, RankState& asker);
   void wake_sender(Rank sender, Rank receiver);
   void crash(RankState& rank, const CrashRule* rule, const std::string& reason);
-  void depart(Rank rank, PeerState state);
+  void depart(Rank gone, PeerState state);
   void report_deadlock();
   double compute_seconds(RankState& rank, double units);
 

@@ -16,6 +16,7 @@ RunReport ThreadsFabric::run(const Body& body) {
   RunReport report;
   report.outcomes.resize(static_cast<std::size_t>(options_.ranks));
   std::vector<std::thread> ranks;
+  ranks.reserve(report.outcomes.size());
   for (Rank rank = 0; rank < options_.ranks; ++rank) {
     ranks.emplace_back([&, rank] {
       threads::ThreadsEndpoint endpoint(world, rank);

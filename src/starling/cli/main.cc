@@ -1,0 +1,68 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "starling/base/error.h"
+#include "starling/cli/commands.h"
+#include "starling/version.h"
+
+namespace {
+
+// " Did you mean '--ranks'?" for a flag that the command does not have.
+std::string flag_hint(const CLI::App& app) {
+  for (const CLI::App* command : app.get_subcommands()) {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command->get_options()) names.push_back("--" + option->get_single_name());
+    for (const std::string& extra : command->remaining()) {
+      if (std::string hint = starling::nearest_name_hint(extra, names); !hint.empty()) return hint;
+    }
+  }
+  return "";
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(
+      "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between.\n"
+      "This version has the ground it will stand on: ranks on threads or in a deterministic simulator, and collectives.",
+      "starling");
+  app.set_version_flag("--version", std::string("starling ") + starling::kVersion);
+  app.require_subcommand(1);
+  app.failure_message(CLI::FailureMessage::simple);
+  app.footer("'starling COMMAND --help' explains a command.");
+  starling::cli::add_collective_command(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForAllHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ExtrasError& error) {
+    std::fprintf(stderr, "starling: %s.%s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what(), flag_hint(app).c_str());
+    return 2;
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "starling: %s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what());
+    return 2;
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const starling::UserError& error) {
+    std::fprintf(stderr, "starling: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "starling: %s\n", error.what());
+    return 1;
+  }
+}

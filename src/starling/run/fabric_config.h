@@ -1,0 +1,34 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Which fabric to run on and how, as read from a configuration file. The keys are described in docs/simulator.md.
+//
+//   FabricConfig config = read_fabric_config("cluster.toml");
+//   config.sim.ranks = 64;                       // Flags on top of the file.
+//   std::unique_ptr<fabric::Fabric> fabric = make_fabric(config);
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "starling/fabric/fabric.h"
+#include "starling/fabric/sim/options.h"
+
+namespace starling::run {
+
+struct FabricConfig {
+  std::string name = "threads";  // threads or sim.
+  fabric::SimOptions sim;        // What every fabric needs, and what the simulator alone does.
+};
+
+// Reads a TOML file. Throws UserError, with file, line and key, for a file that cannot be read or parsed, an unknown key (with the nearest
+// valid one), a value of the wrong type or out of range.
+FabricConfig read_fabric_config(const std::string& path);
+
+// The same from a text; `origin` stands for the file's name in messages.
+FabricConfig parse_fabric_config(const std::string& text, const std::string& origin);
+
+// Throws UserError for an unknown name or options out of range. Delays, and whatever else is not of the simulator alone, count on every
+// fabric.
+std::unique_ptr<fabric::Fabric> make_fabric(const FabricConfig& config);
+
+}  // namespace starling::run

@@ -1,0 +1,141 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/run/toml_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <toml.hpp>
+#include <utility>
+
+#include "starling/base/error.h"
+
+namespace starling::run {
+
+struct TomlTable::State {
+  toml::value value;
+  std::string origin;
+  std::string name;  // "sim.crash", for messages; empty at the top.
+  std::vector<std::string> asked;
+
+  const toml::value* find(std::string_view key) {
+    asked.emplace_back(key);
+    const auto& entries = value.as_table();
+    const auto found = entries.find(std::string(key));
+    return found == entries.end() ? nullptr : &found->second;
+  }
+
+  std::string full(std::string_view key) const { return name.empty() ? std::string(key) : fmt::format("{}.{}", name, key); }
+
+  std::string place(const toml::value& at) const { return fmt::format("{}:{}", origin, at.location().line()); }
+
+  [[noreturn]] void wrong_type(std::string_view key, const toml::value& at, std::string_view expected) const {
+    std::ostringstream actual;
+    actual << at.type();
+    throw UserError(fmt::format("{}: {} is a {}, but it must be {}", place(at), full(key), actual.str(), expected));
+  }
+};
+
+TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
+  std::istringstream in(text);
+  auto state = std::make_unique<State>();
+  try {
+    state->value = toml::parse(in, origin);
+  } catch (const toml::exception& error) {
+    // The library explains over several lines, with the place marked; its first line alone is its own name.
+    throw UserError(fmt::format("{}:{}: this is not TOML\n{}", origin, error.location().line(), error.what()));
+  }
+  state->origin = origin;
+  return TomlTable(std::move(state));
+}
+
+TomlTable::TomlTable(std::unique_ptr<State> state) : state_(std::move(state)) {}
+TomlTable::~TomlTable() = default;
+TomlTable::TomlTable(TomlTable&&) noexcept = default;
+TomlTable& TomlTable::operator=(TomlTable&&) noexcept = default;
+
+std::optional<std::int64_t> TomlTable::integer(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_integer()) state_->wrong_type(key, *value, "a whole number");
+  return value->as_integer();
+}
+
+std::optional<double> TomlTable::number(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_integer()) return static_cast<double>(value->as_integer());
+  if (!value->is_floating()) state_->wrong_type(key, *value, "a number");
+  return value->as_floating();
+}
+
+std::optional<bool> TomlTable::boolean(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_boolean()) state_->wrong_type(key, *value, "true or false");
+  return value->as_boolean();
+}
+
+std::optional<std::string> TomlTable::string(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_string()) state_->wrong_type(key, *value, "a string in quotes");
+  return value->as_string().str;
+}
+
+std::optional<std::string> TomlTable::text(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_integer()) return std::to_string(value->as_integer());
+  if (!value->is_string()) state_->wrong_type(key, *value, "a whole number or a string in quotes");
+  return value->as_string().str;
+}
+
+std::optional<TomlTable> TomlTable::table(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_table()) state_->wrong_type(key, *value, fmt::format("a table, [{}]", state_->full(key)));
+  auto inner = std::make_unique<State>();
+  inner->value = *value;
+  inner->origin = state_->origin;
+  inner->name = state_->full(key);
+  return TomlTable(std::move(inner));
+}
+
+std::vector<TomlTable> TomlTable::tables(std::string_view key) {
+  std::vector<TomlTable> result;
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return result;
+  const std::string expected = fmt::format("a list of tables, [[{}]]", state_->full(key));
+  if (!value->is_array()) state_->wrong_type(key, *value, expected);
+  for (const toml::value& element : value->as_array()) {
+    if (!element.is_table()) state_->wrong_type(key, element, expected);
+    auto inner = std::make_unique<State>();
+    inner->value = element;
+    inner->origin = state_->origin;
+    inner->name = state_->full(key);
+    result.push_back(TomlTable(std::move(inner)));
+  }
+  return result;
+}
+
+void TomlTable::locate(std::string_view key, const std::function<void()>& read) const {
+  try {
+    read();
+  } catch (const UserError& error) {
+    const auto& entries = state_->value.as_table();
+    const auto found = entries.find(std::string(key));
+    throw UserError(fmt::format("{}: {}", state_->place(found == entries.end() ? state_->value : found->second), error.what()));
+  }
+}
+
+void TomlTable::reject_unknown_keys() const {
+  for (const auto& [key, value] : state_->value.as_table()) {
+    if (std::find(state_->asked.begin(), state_->asked.end(), key) != state_->asked.end()) continue;
+    throw UserError(fmt::format("{}: there is no key '{}'; {} has {}.{}", state_->place(value), state_->full(key),
+                                state_->name.empty() ? "the file" : fmt::format("[{}]", state_->name), fmt::join(state_->asked, ", "),
+                                nearest_name_hint(key, state_->asked)));
+  }
+}
+
+}  // namespace starling::run
