@@ -167,6 +167,27 @@ TEST_P(CollectiveTest, GroupsRunSideBySideInTheirOwnOrder) {
   });
 }
 
+// A queue that holds one message: whoever sends ahead without reading would stop for ever.
+TEST_P(CollectiveTest, TheSmallestQueuesAreEnough) {
+  fabric::FabricOptions tight = options();
+  tight.queue_messages = 1;
+  tight.queue_bytes = 1;
+  tight.timeout = std::chrono::seconds(10);
+  for (const Algorithm algorithm : {Algorithm::flat, Algorithm::direct, Algorithm::ring, Algorithm::hierarchical}) {
+    SCOPED_TRACE(to_string(algorithm));
+    run(tight, [&](Endpoint& endpoint) -> Status {
+      // Several segments in every slice, and in the whole vector.
+      std::vector<float> values(300000 * static_cast<std::size_t>(std::min(endpoint.size(), 3)), 1);
+      for (int round = 0; round < 2; ++round) {
+        STARLING_TRY(all_reduce(endpoint, Group::world(endpoint.size()), values, {.algorithm = algorithm, .subgroup = 3}));
+        STARLING_TRY(barrier(endpoint, Group::world(endpoint.size())));
+      }
+      EXPECT_EQ(values.back(), static_cast<float>(endpoint.size() * endpoint.size()));
+      return {};
+    });
+  }
+}
+
 TEST_P(CollectiveTest, DifferentLengthsAreAMismatch) {
   if (ranks() == 1) return;
   for (const Algorithm algorithm : {Algorithm::automatic, Algorithm::flat, Algorithm::direct, Algorithm::ring}) {

@@ -16,7 +16,7 @@ namespace starling::collective {
 enum class Operation : std::uint8_t { reduce = 1, gather, broadcast, barrier };
 
 // Longer stretches travel as several messages, so that sending, adding and receiving overlap and the data is still in the cache when it
-// is added. At most two are under way to a receiver at a time, far below any bound on the queue.
+// is added. No algorithm depends on a queue that holds more than one of them.
 inline constexpr std::size_t kSegmentFloats = std::size_t{1} << 17;
 
 class Exchange {

@@ -14,8 +14,8 @@ namespace {
 using fabric::Payload;
 
 // One step of a ring: segment by segment, sends `outgoing` (or, where those are empty, copies of `own`) to the right and hands what comes
-// from the left to `incoming`. What came in is what the next step sends; after the last one it is freed piece by piece. One segment is sent
-// ahead.
+// from the left to `incoming`. What came in is what the next step sends; after the last one it is freed piece by piece. Nothing is
+// sent ahead: with queues that hold one message, all would wait for each other.
 template <class Incoming>
 Status ring_step(Exchange& exchange, std::vector<Payload>& outgoing, std::span<const float> own, std::size_t incoming_size, bool last,
                  Incoming incoming) {
@@ -24,18 +24,17 @@ Status ring_step(Exchange& exchange, std::vector<Payload>& outgoing, std::span<c
   const std::size_t to_send = segments(own.size());
   const std::size_t to_receive = segments(incoming_size);
   std::vector<Payload> next(last ? 0 : to_receive);
-  std::size_t sent = 0;
-  for (std::size_t received = 0; sent < to_send || received < to_receive; ++received) {
-    for (; sent < to_send && (sent <= received + 1 || received >= to_receive); ++sent) {
-      Payload payload = outgoing.empty() ? Payload::copy_of(segment(own, sent)) : std::move(outgoing[sent]);
+  for (std::size_t number = 0; number < std::max(to_send, to_receive); ++number) {
+    if (number < to_send) {
+      Payload payload = outgoing.empty() ? Payload::copy_of(segment(own, number)) : std::move(outgoing[number]);
       STARLING_TRY(exchange.send(right, std::move(payload)));
     }
-    if (received >= to_receive) continue;
-    const std::size_t size = std::min(kSegmentFloats, incoming_size - received * kSegmentFloats);
+    if (number >= to_receive) continue;
+    const std::size_t size = std::min(kSegmentFloats, incoming_size - number * kSegmentFloats);
     Result<Payload> payload = exchange.receive(left, size);
     if (!payload) return payload.failure();
-    incoming(received, *payload);
-    if (!last) next[received] = std::move(*payload);
+    incoming(number, *payload);
+    if (!last) next[number] = std::move(*payload);
   }
   outgoing = std::move(next);
   return {};
