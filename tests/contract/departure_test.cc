@@ -81,6 +81,45 @@ TEST_P(DepartureTest, AWatchingWaitForAnybodyHearsOfEachDeparture) {
   });
 }
 
+// A server that stops when all have departed must have had everything they sent.
+TEST_P(DepartureTest, ADepartureIsHeardOfAfterWhatTheRankSent) {
+  run([&](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() != 0) {
+      for (int i = 0; i < 3; ++i) STARLING_TRY(endpoint.send(0, 1, Payload::allocate(10000)));
+      return {};
+    }
+    int received = 0;
+    for (std::size_t seen = 0; seen + 1 < static_cast<std::size_t>(endpoint.size());) {
+      Filter filter = anything();
+      filter.departures_seen = seen;
+      if (endpoint.receive(filter).ok()) {
+        ++received;
+      } else {
+        ++seen;
+      }
+    }
+    EXPECT_EQ(received, 3 * (endpoint.size() - 1));
+    return {};
+  });
+}
+
+TEST_P(DepartureTest, AWatchingWaitForOneRankNamesTheOneThatLeft) {
+  if (ranks() < 3) return;
+  run([&](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() == 2) return {};
+    if (endpoint.rank() == 0) {
+      Filter filter = from(1);
+      filter.departures_seen = 0;
+      const Result<Message> message = endpoint.receive(filter);
+      EXPECT_FALSE(message.ok());
+      if (!message.ok()) expect_lost(Status(message.failure()), endpoint.departures()[0].rank);
+      for (Rank to = 1; to < endpoint.size(); ++to) (void)endpoint.send(to, 1, {}).ok();
+      return {};
+    }
+    return status_of(endpoint.receive(from(0)));
+  });
+}
+
 TEST_P(DepartureTest, ASenderThatWaitsForRoomHearsOfIt) {
   FabricOptions few = options();
   few.queue_messages = 1;

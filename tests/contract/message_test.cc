@@ -127,6 +127,33 @@ TEST_P(MessageTest, AnyTagDoesNotTakeReservedOnes) {
   });
 }
 
+TEST_P(MessageTest, ARankThatDoesNotExistIsABrokenInvariant) {
+  run([&](Endpoint& endpoint) -> Status {
+    EXPECT_THROW((void)endpoint.receive(from(endpoint.size())).ok(), BrokenInvariant);
+    EXPECT_THROW((void)endpoint.poll(from(-2)), BrokenInvariant);
+    EXPECT_THROW((void)endpoint.send(endpoint.size(), 0, {}).ok(), BrokenInvariant);
+    EXPECT_THROW((void)collective::barrier(endpoint, Group({endpoint.rank(), endpoint.size()})).ok(), BrokenInvariant);
+    return {};
+  });
+}
+
+// Payloads of many sizes, empty ones among them: where time depends on size, order must not.
+TEST_P(MessageTest, KeepsOrderWhateverTheSizes) {
+  run([&](Endpoint& endpoint) -> Status {
+    const std::vector<std::size_t> sizes{100000, 0, 50000, 0, 0, 8, 100000, 0, 1};
+    const Rank right = (endpoint.rank() + 1) % endpoint.size();
+    const Rank left = (endpoint.rank() + endpoint.size() - 1) % endpoint.size();
+    for (const std::size_t size : sizes) STARLING_TRY(endpoint.send(right, 0, Payload::allocate(size)));
+    for (std::uint64_t i = 0; i < sizes.size(); ++i) {
+      Result<Message> message = endpoint.receive(from(left));
+      if (!message) return message.failure();
+      EXPECT_EQ(message->sequence, i);
+      EXPECT_EQ(message->payload.size_bytes(), sizes[i]);
+    }
+    return {};
+  });
+}
+
 TEST_P(MessageTest, PollTakesWhatIsThereAndNeverWaits) {
   run([&](Endpoint& endpoint) -> Status {
     EXPECT_FALSE(endpoint.poll(anything()));

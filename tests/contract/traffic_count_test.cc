@@ -1,7 +1,9 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // What docs/collectives.md says each operation sends, counted.
+#include <atomic>
 #include <bit>
+#include <functional>
 
 #include "contract/fabrics.h"
 #include "starling/collective/collective.h"
@@ -39,8 +41,11 @@ class TrafficCountTest : public fabric::FabricTest {
 };
 INSTANTIATE_ON_ALL_FABRICS(TrafficCountTest);
 
-// With these sizes every slice is the same, and one, or three, segments long in the whole vector.
-std::vector<std::size_t> sizes(int ranks) { return {static_cast<std::size_t>(ranks) * 100, static_cast<std::size_t>(ranks) * 40000}; }
+// With these sizes all slices are the same; in the longer vectors, slices of up to three ranks take two segments each.
+std::vector<std::size_t> sizes(int ranks) {
+  const auto count = static_cast<std::size_t>(ranks);
+  return {count * 100, count * (ranks <= 3 ? kSegmentFloats + 1000 : 40000)};
+}
 
 std::uint64_t messages_for(std::size_t floats) { return segments(floats); }
 
@@ -71,6 +76,71 @@ TEST_P(TrafficCountTest, DirectAndRing) {
                        return {2 * half.messages, 2 * half.floats};
                      });
     }
+  }
+}
+
+// Slices that differ, or are empty: together the members send what the formula says.
+TEST_P(TrafficCountTest, UnevenSlices) {
+  for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+    for (const std::size_t n : {1U, 7U, 1001U}) {
+      std::atomic<std::uint64_t> sent{0};
+      run([&](Endpoint& endpoint) -> Status {
+        std::vector<float> values(n, 1);
+        STARLING_TRY(all_reduce(endpoint, Group::world(endpoint.size()), values, {.algorithm = algorithm}));
+        sent += endpoint.traffic().bytes_sent;
+        return {};
+      });
+      EXPECT_EQ(sent, 2 * static_cast<std::uint64_t>(ranks() - 1) * n * sizeof(float)) << to_string(algorithm) << ' ' << n;
+    }
+  }
+}
+
+TEST_P(TrafficCountTest, TheNativeAllReduceSendsNothing) {
+  if (fabric_name() != "threads") return;
+  expect_traffic([](Endpoint& e, std::span<float> v) { return all_reduce(e, Group::world(e.size()), v); }, 1000,
+                 [](int) -> Expected {
+                   return {0, 0};
+                 });
+}
+
+// On a network of pure latency, the time is the number of steps one after the other.
+TEST(StepCountTest, IsThatOfTheTable) {
+  using Operation = std::function<Status(Endpoint&, std::span<float>)>;
+  const auto steps = [](int ranks, const Operation& operation) {
+    fabric::SimOptions options;
+    options.ranks = ranks;
+    options.network.link.latency = std::chrono::milliseconds(1);
+    fabric::SimFabric fabric(options);
+    fabric::expect_success(fabric, [&](Endpoint& endpoint) -> Status {
+      std::vector<float> values(1000, 1);
+      return operation(endpoint, values);
+    });
+    return fabric.end_time() / std::chrono::milliseconds(1);
+  };
+  const auto reduce = [](Algorithm algorithm) -> Operation {
+    return
+        [=](Endpoint& e, std::span<float> v) { return all_reduce(e, Group::world(e.size()), v, {.algorithm = algorithm, .subgroup = 4}); };
+  };
+  for (const int ranks : {2, 3, 5, 8, 16}) {
+    const int rounds = static_cast<int>(std::bit_width(static_cast<unsigned>(ranks - 1)));
+    const auto depth = [](int members) {  // Of a binomial tree: the most bits set in a position.
+      int bits = 0;
+      for (unsigned position = 0; position < static_cast<unsigned>(members); ++position) bits = std::max(bits, std::popcount(position));
+      return bits;
+    };
+    EXPECT_EQ(steps(ranks, reduce(Algorithm::flat)), 2) << ranks;
+    EXPECT_EQ(steps(ranks, reduce(Algorithm::direct)), 2) << ranks;
+    EXPECT_EQ(steps(ranks, reduce(Algorithm::ring)), 2 * (ranks - 1)) << ranks;
+    EXPECT_EQ(steps(ranks, reduce(Algorithm::hierarchical)), 1 + (ranks > 4 ? 2 : 0) + depth(std::min(ranks, 4))) << ranks;
+    for (const Algorithm algorithm : {Algorithm::direct, Algorithm::ring}) {
+      const int expected = algorithm == Algorithm::ring ? ranks - 1 : 1;
+      EXPECT_EQ(steps(ranks, [&](Endpoint& e, std::span<float> v) { return reduce_scatter(e, Group::world(e.size()), v, algorithm); }),
+                expected);
+      EXPECT_EQ(steps(ranks, [&](Endpoint& e, std::span<float> v) { return all_gather(e, Group::world(e.size()), v, algorithm); }),
+                expected);
+    }
+    EXPECT_EQ(steps(ranks, [](Endpoint& e, std::span<float> v) { return broadcast(e, Group::world(e.size()), v); }), depth(ranks)) << ranks;
+    EXPECT_EQ(steps(ranks, [](Endpoint& e, std::span<float>) { return barrier(e, Group::world(e.size())); }), rounds) << ranks;
   }
 }
 

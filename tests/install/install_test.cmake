@@ -12,7 +12,8 @@ endfunction()
 
 file(REMOVE_RECURSE ${WORK})
 must(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
-must(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_BUILD_TYPE=Release)
+must(${CMAKE_COMMAND} -S ${SOURCE} -B ${WORK}/build -G Ninja -DCMAKE_PREFIX_PATH=${WORK}/prefix
+     -DCMAKE_BUILD_TYPE=Release)
 must(${CMAKE_COMMAND} --build ${WORK}/build)
 must(${WORK}/build/${PROGRAM})
 message("${output}")

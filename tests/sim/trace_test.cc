@@ -86,6 +86,7 @@ TEST(Trace, FaultsAreMarked) {
   options.faults.duplicates = {{.from = RankSet{1}, .probability = 1}};
   const json trace = traced(options, [](Endpoint& endpoint) -> Status {
     STARLING_TRY(endpoint.send(1 - endpoint.rank(), 0, {}));
+    STARLING_TRY(endpoint.send(1 - endpoint.rank(), kFirstReservedTag, {}));  // Its duplicate is known as one.
     endpoint.sleep(10ms);
     return {};
   });
@@ -97,6 +98,7 @@ TEST(Trace, FaultsAreMarked) {
   EXPECT_EQ(marks["restart"], 6000);
   EXPECT_TRUE(marks.contains("drop"));
   EXPECT_TRUE(marks.contains("duplicate"));
+  EXPECT_TRUE(marks.contains("discard"));
 }
 
 TEST(Trace, OfARunThatFailsIsStillWhole) {

@@ -51,7 +51,7 @@ inline SimOptions eventful_options(int ranks, std::uint64_t seed) {
   options.compute.time_per_unit = Distribution::lognormal(1ms, 500us);
   options.compute.speeds = {{RankSet{0}, 0.5}};
   options.network.link = {.latency = 50us, .bytes_per_second = 1e8, .jitter = Distribution::exponential(20us)};
-  options.network.rules = {{RankSet{1}, RankSet{}, {.latency = 200us}}};
+  options.network.rules = {{.from = RankSet{1}, .latency = 200us}};
   options.delays = {{"step", RankSet{}, Distribution::gauss(300us, 100us)}};
   options.faults.spikes = {{.probability = 0.1, .delay = Distribution::constant(1ms)}};
   options.faults.slow = {{RankSet{2}, 3, {1ms, 5ms}}};

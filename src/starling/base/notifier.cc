@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <cmath>
+#include <fstream>
 #include <thread>
 
 namespace starling {
@@ -14,10 +16,16 @@ void Notifier::wake_sleepers() {
 }
 
 int usable_cores() {
+  int cores = static_cast<int>(std::thread::hardware_concurrency());
   cpu_set_t set;
   CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) cores = CPU_COUNT(&set);
+  // A container's share: "QUOTA PERIOD", or "max PERIOD" where there is no limit.
+  std::ifstream limit("/sys/fs/cgroup/cpu.max");
+  double quota = 0;
+  double period = 0;
+  if (limit >> quota >> period && period > 0) cores = std::min(cores, static_cast<int>(std::ceil(quota / period)));
+  return std::max(1, cores);
 }
 
 }  // namespace starling

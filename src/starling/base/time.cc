@@ -21,6 +21,7 @@ constexpr std::array<std::pair<std::string_view, double>, 6> kUnits{
 
 Duration from_seconds(double seconds) {
   const double nanoseconds = std::round(seconds * 1e9);
+  STARLING_CHECK(!std::isnan(nanoseconds), std::string("a time that is not a number"));
   if (nanoseconds >= static_cast<double>(kEndOfTime.count())) return kEndOfTime;
   return Duration(static_cast<Duration::rep>(nanoseconds));
 }

@@ -17,7 +17,10 @@ inline constexpr Time kEndOfTime = Time::max();
 
 inline double to_seconds(Duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// Rounded to the nearest nanosecond; more than 292 years is kEndOfTime.
+// The moment `duration` after `time`; never beyond kEndOfTime. Precondition: duration >= 0.
+constexpr Time later(Time time, Duration duration) { return duration > kEndOfTime - time ? kEndOfTime : time + duration; }
+
+// Rounded to the nearest nanosecond; more than 292 years is kEndOfTime. Not a number is a broken invariant.
 Duration from_seconds(double seconds);
 
 // "250 ns", "1.5 ms", "30 s": at most four significant digits and the unit that suits.

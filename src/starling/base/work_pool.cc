@@ -2,11 +2,19 @@
 #include "starling/base/work_pool.h"
 
 #include <algorithm>
+#include <system_error>
 
 namespace starling {
 
 WorkPool::WorkPool(int threads) {
-  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this] { help(); });
+  helpers_.reserve(static_cast<std::size_t>(std::max(0, threads - 1)));
+  for (int i = 1; i < threads; ++i) {
+    try {
+      helpers_.emplace_back([this] { help(); });
+    } catch (const std::system_error&) {
+      return;  // The system has no more threads; those there are, and the owner, do the work.
+    }
+  }
 }
 
 WorkPool::~WorkPool() {

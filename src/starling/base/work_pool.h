@@ -32,7 +32,7 @@ class WorkPool {
     std::exception_ptr error_;
   };
 
-  // `threads` counts the owner; it is at least 1.
+  // `threads` counts the owner; it is at least 1. There may be fewer if the system refuses to start so many.
   explicit WorkPool(int threads);
   ~WorkPool();
   WorkPool(const WorkPool&) = delete;

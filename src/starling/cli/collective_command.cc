@@ -7,6 +7,7 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,7 @@ struct Flags {
   std::vector<std::string> algorithms;
   int subgroup = 8;
   int repeat = 1;
-  std::string seed;
+  std::optional<std::uint64_t> seed;
   std::string timeout;
   std::string latency;
   std::string bandwidth;
@@ -44,7 +45,7 @@ run::FabricConfig configure(const Flags& flags) {
   if (!flags.config.empty()) config = run::read_fabric_config(flags.config);
   if (!flags.fabric.empty()) config.name = flags.fabric;
   if (flags.ranks != 0) config.sim.ranks = flags.ranks;
-  if (!flags.seed.empty()) config.sim.seed = std::stoull(flags.seed);
+  if (flags.seed) config.sim.seed = *flags.seed;
   if (!flags.timeout.empty()) config.sim.timeout = parse_duration(flags.timeout, "--timeout");
   if (!flags.latency.empty()) config.sim.network.link.latency = parse_duration(flags.latency, "--latency");
   if (!flags.bandwidth.empty()) config.sim.network.link.bytes_per_second = parse_bandwidth(flags.bandwidth, "--bandwidth");
@@ -60,7 +61,9 @@ void run_collective(const Flags& flags) {
   if (!flags.trace.empty() && (config.name != "sim" || algorithms.size() != 1)) {
     throw UserError("--trace writes one run of the simulator: give --fabric sim and one --algorithm with it");
   }
-  (void)run::make_fabric(config);  // What is wrong with the options is said before any file is touched.
+  // What is wrong with the options is said before any file is touched.
+  (void)run::make_fabric(config);
+  for (const collective::Algorithm algorithm : algorithms) lab::check_algorithm(flags.operation, algorithm);
   std::ofstream trace;
   if (!flags.trace.empty()) {
     trace.open(flags.trace);
@@ -105,7 +108,9 @@ void add_collective_command(CLI::App& app) {
       app.add_subcommand("collective", "What a collective costs: time, messages and bytes, on threads or on a simulated network");
   command->add_option("operation", flags->operation, "all-reduce, reduce-scatter, all-gather, broadcast or barrier")->capture_default_str();
   command->add_option("--ranks", flags->ranks, "Number of ranks [8]")->check(CLI::PositiveNumber);
-  command->add_option("--floats", flags->floats, "Length of the vector; 61706 is a LeNet-5")->capture_default_str();
+  command->add_option("--floats", flags->floats, "Length of the vector; 61706 is a LeNet-5")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 1e12));
   command->add_option("--algorithm", flags->algorithms, "automatic, flat, direct, ring, hierarchical; several with commas [all of them]")
       ->delimiter(',');
   command->add_option("--subgroup", flags->subgroup, "Members of a subgroup, for hierarchical")
@@ -114,7 +119,7 @@ void add_collective_command(CLI::App& app) {
   command->add_option("--repeat", flags->repeat, "Repetitions to average over")->capture_default_str()->check(CLI::PositiveNumber);
   command->add_option("--fabric", flags->fabric, "threads (real time) or sim (virtual time) [sim]");
   command->add_option("--config", flags->config, "TOML file with [fabric] and [sim] tables; flags go on top");
-  command->add_option("--seed", flags->seed, "Seed of all random streams [1]")->check(CLI::NonNegativeNumber);
+  command->add_option("--seed", flags->seed, "Seed of all random streams [1]")->check(CLI::Range(0.0, 9e18));
   command->add_option("--timeout", flags->timeout, "How long a rank waits before it gives up, as 30s [30s]");
   command->add_option("--latency", flags->latency, "sim: of every link, as 50us [10us]");
   command->add_option("--bandwidth", flags->bandwidth, "sim: of every link, as 10Gbit/s or 125MB/s [no limit]");

@@ -25,6 +25,12 @@ std::string flag_hint(const CLI::App& app) {
   return "";
 }
 
+std::string command_hint(CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(command->get_name());
+  return starling::nearest_name_hint(name, names);
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between.\n"
@@ -45,6 +51,15 @@ int run(int argc, char** argv) {
     return app.exit(version);
   } catch (const CLI::ExtrasError& error) {
     std::fprintf(stderr, "starling: %s.%s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what(), flag_hint(app).c_str());
+    return 2;
+  } catch (const CLI::RequiredError& error) {
+    const std::vector<std::string> unknown = app.remaining();
+    if (unknown.empty()) {
+      std::fprintf(stderr, "starling: %s\nTry 'starling --help'.\n", error.what());
+    } else {
+      std::fprintf(stderr, "starling: there is no command '%s'.%s\nTry 'starling --help'.\n", unknown[0].c_str(),
+                   command_hint(app, unknown[0]).c_str());
+    }
     return 2;
   } catch (const CLI::ParseError& error) {
     std::fprintf(stderr, "starling: %s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what());

@@ -70,7 +70,9 @@ Slice slice_of(std::size_t size, int parts, int index) {
   return {position * base + std::min(position, longer), base + (position < longer ? 1 : 0)};
 }
 
-Status all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, const AllReduceOptions& options) {
+Status all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, const AllReduceOptions& given) {
+  AllReduceOptions options = given;
+  options.deadline = fix_deadline(endpoint, given.deadline);
   Exchange exchange(endpoint, group, Operation::reduce, options.deadline);
   if (group.size() == 1 || values.empty()) return {};
   switch (options.algorithm) {
@@ -118,6 +120,7 @@ Status all_gather(Endpoint& endpoint, const Group& group, std::span<float> value
 Status broadcast(Endpoint& endpoint, const Group& group, std::span<float> values, int root, Deadline deadline) {
   STARLING_CHECK(root >= 0 && root < group.size(), fmt::format("broadcast from position {} of a group of {}", root, group.size()));
   Exchange exchange(endpoint, group, Operation::broadcast, deadline);
+  if (group.size() == 1) return {};
   return tree_broadcast(exchange, values, root);
 }
 

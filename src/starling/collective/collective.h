@@ -5,7 +5,7 @@
 //   STARLING_TRY(collective::all_reduce(endpoint, Group::world(endpoint.size()), gradient));
 //
 // All members call the same operation with the same arguments, in the same order. The result does not depend on who arrives when: sums
-// are formed in an order that the group and the algorithm alone decide. A group of one is a no-op.
+// are formed in an order that the group and the algorithm alone decide. A group of one and an empty vector are no-ops.
 //
 // What each algorithm sends is in docs/collectives.md. When an operation fails, the contents of the vector are undefined, and the group
 // must not be used again: form a new one, with another context.

@@ -13,22 +13,24 @@ namespace {
 int position(const fabric::Endpoint& endpoint, const fabric::Group& group) {
   const std::optional<int> index = group.index_of(endpoint.rank());
   STARLING_CHECK(index.has_value(), fmt::format("rank {} takes part in a collective of a group it is not in", endpoint.rank()));
+  for (const fabric::Rank member : group.members()) {
+    STARLING_CHECK(member < endpoint.size(), fmt::format("a group has rank {}, but there are only {} ranks", member, endpoint.size()));
+  }
   return *index;
 }
 
-// A deadline of the caller's own is for the whole operation, so it is fixed at the start.
-fabric::Deadline fixed(const fabric::Endpoint& endpoint, fabric::Deadline deadline) {
+}  // namespace
+
+fabric::Deadline fix_deadline(const fabric::Endpoint& endpoint, fabric::Deadline deadline) {
   if (deadline.is_standard()) return deadline;
   return fabric::Deadline::at(deadline.resolve(endpoint.now(), Duration::zero()));
 }
-
-}  // namespace
 
 Exchange::Exchange(fabric::Endpoint& endpoint, const fabric::Group& group, Operation operation, fabric::Deadline deadline)
     : endpoint_(endpoint),
       group_(group),
       tag_(fabric::kFirstReservedTag | static_cast<fabric::Tag>(group.context()) << 8 | static_cast<fabric::Tag>(operation)),
-      deadline_(fixed(endpoint, deadline)),
+      deadline_(fix_deadline(endpoint, deadline)),
       index_(position(endpoint, group)) {}
 
 Status Exchange::send(int to, fabric::Payload payload) { return endpoint_.send(group_[to], tag_, std::move(payload), deadline_); }

@@ -19,6 +19,9 @@ enum class Operation : std::uint8_t { reduce = 1, gather, broadcast, barrier };
 // is added. No algorithm depends on a queue that holds more than one of them.
 inline constexpr std::size_t kSegmentFloats = std::size_t{1} << 17;
 
+// A deadline of the caller's own is for the whole operation, so it is fixed once, at the start.
+fabric::Deadline fix_deadline(const fabric::Endpoint& endpoint, fabric::Deadline deadline);
+
 class Exchange {
  public:
   // Precondition: the endpoint's rank is a member of the group.

@@ -22,8 +22,7 @@ class Deadline {
   // The moment meant, for a call made at `now` on a fabric whose time-out is `timeout`.
   constexpr Time resolve(Time now, Duration timeout) const {
     if (kind_ == Kind::at) return value_;
-    const Duration wait = kind_ == Kind::standard ? timeout : value_;
-    return wait > kEndOfTime - now ? kEndOfTime : now + wait;
+    return later(now, kind_ == Kind::standard ? timeout : value_);
   }
 
  private:

@@ -25,6 +25,12 @@
 // Deadlines. Every blocking call takes a Deadline, and by default the fabric's time-out. A call that fails returns a Failure that
 // says who waited for whom, for what and how long.
 //
+// Messages of the collectives share the bound: with a full queue of unread messages to a peer, a collective with it waits for room too.
+//
+// Unwinding. A crash that a fault asks for is an exception in the crashed rank, thrown by whatever call it makes or waits in. A destructor
+// that makes such calls must therefore not be noexcept, unless it only runs while an exception unwinds the stack: then calls return at
+// once.
+//
 // Departures. A rank is gone when its body has returned (finished) or it has failed or crashed (lost). A wait for a rank that is gone
 // ends at once with peer_lost, after everything that it had sent has been received. A wait for any rank ends so when all others are gone.
 #pragma once

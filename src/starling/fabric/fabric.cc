@@ -22,7 +22,7 @@ bool RunReport::ok() const {
 }
 
 std::string RunReport::summary() const {
-  std::string text;
+  std::string text = deadlock;
   for (const RankOutcome& outcome : outcomes) {
     if (outcome.kind == RankOutcome::Kind::finished) continue;
     const char* kind = outcome.kind == RankOutcome::Kind::crashed ? "crashed" : "failed";

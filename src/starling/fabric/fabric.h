@@ -22,7 +22,7 @@
 
 namespace starling::fabric {
 
-// A delay on some ranks whenever they pass a named point; redrawn each time from the stream (seed, rank, "delay at POINT").
+// A delay on some ranks whenever they pass a named point; drawn anew each time, from a random stream of the rule's own.
 struct DelayRule {
   std::string point{};
   RankSet ranks{};
@@ -54,10 +54,11 @@ struct RankOutcome {
 
 struct RunReport {
   std::vector<RankOutcome> outcomes{};  // One per rank that lived in this process, by rank.
+  std::string deadlock{};               // Who waited for what when nothing could happen any more; only the simulator can tell.
 
   bool ok() const;
 
-  // A line for each rank that did not finish; empty when all did.
+  // The deadlock, if there was one, and a line for each rank that did not finish; empty when all did.
   std::string summary() const;
 
   // Throws what the first rank (by number) threw, if any did.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "starling/base/error.h"
+
 namespace starling::fabric {
 
 std::string Filter::description() const {
@@ -10,6 +12,10 @@ std::string Filter::description() const {
                            : *tag < kFirstReservedTag ? fmt::format("a message with tag {}", *tag)
                                                       : fmt::format("a built-in message with tag {:#x}", *tag);
   return source == kAnyRank ? what + " from any rank" : fmt::format("{} from rank {}", what, source);
+}
+
+void check_source(const Filter& filter, int ranks) {
+  STARLING_CHECK(filter.source >= kAnyRank && filter.source < ranks, fmt::format("waiting for rank {} of {}", filter.source, ranks));
 }
 
 }  // namespace starling::fabric

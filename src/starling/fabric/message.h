@@ -44,6 +44,9 @@ struct Filter {
   std::string description() const;
 };
 
+// A source that a fabric of `ranks` ranks does not have is a broken invariant.
+void check_source(const Filter& filter, int ranks);
+
 inline Filter from(Rank source) { return {.source = source}; }
 inline Filter from(Rank source, Tag tag) { return {.source = source, .tag = tag}; }
 inline Filter tagged(Tag tag) { return {.tag = tag}; }

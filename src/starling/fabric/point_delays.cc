@@ -4,16 +4,17 @@
 namespace starling::fabric {
 
 PointDelays::PointDelays(const FabricOptions& options, Rank rank) {
-  for (const DelayRule& rule : options.delays) {
+  for (std::size_t i = 0; i < options.delays.size(); ++i) {
+    const DelayRule& rule = options.delays[i];
     if (!rule.ranks.contains(rank)) continue;
-    delays_.push_back({rule.point, rule.time, RandomStream(options.seed, static_cast<std::uint32_t>(rank), "delay at " + rule.point)});
+    delays_.push_back({rule.point, rule.time, RandomStream(options.seed, static_cast<std::uint32_t>(rank), "delay " + std::to_string(i))});
   }
 }
 
 Duration PointDelays::draw(std::string_view point) {
   Duration total = Duration::zero();
   for (Delay& delay : delays_) {
-    if (delay.point == point) total += from_seconds(delay.time.sample(delay.stream));
+    if (delay.point == point) total = later(total, from_seconds(delay.time.sample(delay.stream)));
   }
   return total;
 }

@@ -77,11 +77,17 @@ std::vector<Algorithm> algorithms_of(const std::string& operation) {
       fmt::format("the operation is '{}', but it is one of {}.{}", operation, fmt::join(names, ", "), nearest_name_hint(operation, names)));
 }
 
+void check_algorithm(const std::string& operation, Algorithm algorithm) {
+  const std::vector<Algorithm> algorithms = algorithms_of(operation);
+  if (std::find(algorithms.begin(), algorithms.end(), algorithm) != algorithms.end()) return;
+  std::vector<std::string> names;
+  for (const Algorithm candidate : algorithms) names.emplace_back(collective::to_string(candidate));
+  throw UserError(
+      fmt::format("{} has no algorithm '{}', but it has {}", operation, collective::to_string(algorithm), fmt::join(names, ", ")));
+}
+
 CollectiveResult run_collective_trial(fabric::Fabric& fabric, const CollectiveTrial& trial) {
-  const std::vector<Algorithm> algorithms = algorithms_of(trial.operation);
-  if (std::find(algorithms.begin(), algorithms.end(), trial.algorithm) == algorithms.end()) {
-    throw UserError(fmt::format("{} has no algorithm '{}'", trial.operation, collective::to_string(trial.algorithm)));
-  }
+  check_algorithm(trial.operation, trial.algorithm);
   if (trial.repeat < 1) throw UserError(fmt::format("repeat is {}, but it must be at least 1", trial.repeat));
   struct Measured {
     Duration time = Duration::zero();

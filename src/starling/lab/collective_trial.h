@@ -27,6 +27,9 @@ const std::vector<std::string>& collective_operations();
 // The algorithms an operation can be run with; the first is its default.
 std::vector<collective::Algorithm> algorithms_of(const std::string& operation);
 
+// Throws UserError if the operation or its algorithm does not exist.
+void check_algorithm(const std::string& operation, collective::Algorithm algorithm);
+
 struct CollectiveResult {
   Duration time = Duration::zero();  // Per repetition, of the rank that took longest.
   double messages = 0;               // Sent per repetition by the rank that sent most; likewise below.

@@ -19,7 +19,6 @@ namespace starling::run {
 namespace {
 
 using fabric::Interval;
-using fabric::LinkModel;
 using fabric::MessageFault;
 using fabric::RankSet;
 using fabric::SimOptions;
@@ -72,7 +71,13 @@ void read_interval(TomlTable& table, Interval& interval) {
   read(table, "until", interval.until);
 }
 
-void read_link(TomlTable& table, LinkModel& link) {
+void read(TomlTable& table, std::string_view key, std::optional<Distribution>& target) {
+  if (const auto text = table.string(key)) table.locate(key, [&] { target = Distribution::parse(*text, key); });
+}
+
+// For a LinkModel or a LinkRule.
+template <class Link>
+void read_link(TomlTable& table, Link& link) {
   read(table, "latency", link.latency);
   read(table, "jitter", link.jitter);
   if (const auto text = table.string("bandwidth")) {
@@ -88,6 +93,8 @@ void read_message_faults(TomlTable& sim, std::string_view key, std::vector<Messa
     read(table, "probability", fault.probability);
     if (key == "spike") read(table, "delay", fault.delay);
     table.reject_unknown_keys();
+    table.require("probability");
+    if (key == "spike") table.require("delay");
   }
 }
 
@@ -99,6 +106,7 @@ void read_crash(TomlTable& table, std::vector<fabric::CrashRule>& crashes) {
   read(table, "count", crash.count);
   read(table, "restart_after", crash.restart_after);
   table.reject_unknown_keys();
+  table.require("rank");
 }
 
 void read_network(TomlTable& sim, SimOptions& options) {
@@ -110,10 +118,9 @@ void read_network(TomlTable& sim, SimOptions& options) {
   }
   for (TomlTable& table : sim.tables("link")) {
     fabric::LinkRule& rule = options.network.rules.emplace_back();
-    rule.link = options.network.link;  // What a rule leaves out is as for all links.
     read(table, "from", rule.from);
     read(table, "to", rule.to);
-    read_link(table, rule.link);
+    read_link(table, rule);
     table.reject_unknown_keys();
   }
 }
@@ -128,6 +135,7 @@ void read_compute(TomlTable& sim, SimOptions& options) {
     read(table, "ranks", rule.ranks);
     read(table, "factor", rule.factor);
     table.reject_unknown_keys();
+    table.require("factor");
   }
 }
 
@@ -143,6 +151,7 @@ void read_faults(TomlTable& sim, SimOptions& options) {
     read_interval(table, rule.interval);
     read(table, "drop", rule.drop);
     table.reject_unknown_keys();
+    table.require("ranks");
   }
   for (TomlTable& table : sim.tables("slow")) {
     fabric::SlowRule& rule = options.faults.slow.emplace_back();
@@ -150,6 +159,7 @@ void read_faults(TomlTable& sim, SimOptions& options) {
     read(table, "times", rule.times);
     read_interval(table, rule.interval);
     table.reject_unknown_keys();
+    table.require("times");
   }
 }
 
@@ -173,6 +183,8 @@ FabricConfig parse_fabric_config(const std::string& text, const std::string& ori
     read(table, "ranks", rule.ranks);
     read(table, "time", rule.time);
     table.reject_unknown_keys();
+    table.require("point");
+    table.require("time");
   }
   if (auto sim = file.table("sim")) {
     read(*sim, "pool_threads", config.sim.pool_threads);

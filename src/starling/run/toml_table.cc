@@ -129,6 +129,11 @@ void TomlTable::locate(std::string_view key, const std::function<void()>& read) 
   }
 }
 
+void TomlTable::require(std::string_view key) const {
+  if (state_->value.as_table().contains(std::string(key))) return;
+  throw UserError(fmt::format("{}: [[{}]] needs a '{}'", state_->place(state_->value), state_->name, key));
+}
+
 void TomlTable::reject_unknown_keys() const {
   for (const auto& [key, value] : state_->value.as_table()) {
     if (std::find(state_->asked.begin(), state_->asked.end(), key) != state_->asked.end()) continue;

@@ -37,6 +37,9 @@ class TomlTable {
   // Runs `read` and puts file and line of `key` in front of a UserError it throws.
   void locate(std::string_view key, const std::function<void()>& read) const;
 
+  // Throws UserError if the key is absent.
+  void require(std::string_view key) const;
+
   // Throws UserError if a key was never asked for, with the nearest one that was.
   void reject_unknown_keys() const;
 

@@ -2,6 +2,7 @@
 #include "starling/base/notifier.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <thread>
 
@@ -46,7 +47,20 @@ TEST(Notifier, PingPongLosesNoWakeUp) {
   }
 }
 
-TEST(UsableCores, IsPositive) { EXPECT_GE(usable_cores(), 1); }
+TEST(UsableCores, IsNoMoreThanTheAffinityAllows) {
+  cpu_set_t before;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(before), &before), 0);
+  EXPECT_GE(usable_cores(), 1);
+  EXPECT_LE(usable_cores(), CPU_COUNT(&before));
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &before)) CPU_SET(core, &one);
+  }
+  ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+  EXPECT_EQ(usable_cores(), 1);
+  ASSERT_EQ(sched_setaffinity(0, sizeof(before), &before), 0);
+}
 
 }  // namespace
 }  // namespace starling

@@ -46,12 +46,16 @@ TEST(Program, HelpTeachesAndVersionIsPrinted) {
 
 TEST(Program, MistakesExitWithTwoAndAHint) {
   expect_mistake("", "subcommand is required");
-  expect_mistake("colective", "colective");
+  expect_mistake("colective", "there is no command 'colective'. Did you mean 'collective'?");
   expect_mistake("collective --rank 3", "Did you mean '--ranks'?");
   expect_mistake("collective --ranks 0", "--ranks");
   expect_mistake("collective all-reduced", "Did you mean 'all-reduce'?");
   expect_mistake("collective --algorithm rign", "Did you mean 'ring'?");
   expect_mistake("collective --fabric treads", "Did you mean 'threads'?");
+  expect_mistake("collective barrier --algorithm ring", "barrier has no algorithm 'ring'");
+  expect_mistake("collective --floats -1", "--floats");
+  expect_mistake("collective --seed 99999999999999999999", "--seed");
+  expect_mistake("collective --seed 1.5", "--seed");
   expect_mistake("collective --latency 5", "--latency is '5'");
   expect_mistake("collective --config /nonexistent.toml", "cannot read the configuration file '/nonexistent.toml'");
   expect_mistake("collective --fabric threads --trace x.json", "--fabric sim");
@@ -62,6 +66,8 @@ TEST(Program, ABadOptionLeavesAnExistingTraceAlone) {
   const std::string path = temporary("kept.json");
   std::ofstream(path) << "precious";
   expect_mistake("collective --algorithm ring --config /nonexistent.toml --trace " + path, "cannot read");
+  expect_mistake("collective bogus --algorithm ring --trace " + path, "bogus");
+  expect_mistake("collective barrier --algorithm ring --trace " + path, "barrier has no algorithm");
   std::string kept;
   std::ifstream(path) >> kept;
   EXPECT_EQ(kept, "precious");
@@ -102,6 +108,10 @@ TEST(Program, AFaultThatStopsTheRunExitsWithOneAndNamesTheRank) {
   const Ran ran = run("collective --algorithm ring --config " + config);
   EXPECT_EQ(ran.code, 1);
   EXPECT_NE(ran.output.find("rank 1 crashed"), std::string::npos) << ran.output;
+  std::ofstream(config) << "[fabric]\nname = \"sim\"\nranks = 3\n[[sim.drop]]\nprobability = 1\n";
+  const Ran stuck = run("collective --algorithm ring --config " + config);
+  EXPECT_EQ(stuck.code, 1);
+  EXPECT_NE(stuck.output.find("deadlock at 0 ns: 3 ranks wait"), std::string::npos) << stuck.output;
   std::filesystem::remove(config);
 }
 

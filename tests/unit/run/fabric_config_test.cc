@@ -117,8 +117,8 @@ from = "3s"
   EXPECT_FALSE(sim.network.serialise_sending);
   EXPECT_FALSE(sim.network.serialise_receiving);
   ASSERT_EQ(sim.network.rules.size(), 1U);
-  EXPECT_EQ(sim.network.rules[0].link.latency, 1ms);
-  EXPECT_EQ(sim.network.rules[0].link.bytes_per_second, 1.25e9);  // As for all links.
+  EXPECT_EQ(sim.network.rules[0].latency, 1ms);
+  EXPECT_FALSE(sim.network.rules[0].bytes_per_second.has_value());  // As for all links.
   EXPECT_TRUE(sim.network.rules[0].to.contains(15) && !sim.network.rules[0].to.contains(0));
   ASSERT_EQ(sim.faults.crashes.size(), 2U);
   EXPECT_EQ(sim.faults.crashes[0].time, 1s);
@@ -161,6 +161,9 @@ TEST(FabricConfig, WhatIsWrongIsSaidWithLineAndKey) {
   expect_error("[sim]\ncrash = 3", {"test.toml:2", "[[sim.crash]]"});
   expect_error("[[sim.drop]]\nprobability = 0.1\ndelay = \"1s\"", {"test.toml:3", "sim.drop.delay"});
   expect_error("[fabric]\nname = \"sim\"\n[[sim.drop]]\nprobability = 2", {"probability 2"});
+  expect_error("[[sim.crash]]\nat = \"1s\"", {"test.toml:1", "needs a 'rank'"});
+  expect_error("[[sim.drop]]\nfrom = 1", {"test.toml:1", "needs a 'probability'"});
+  expect_error("[[delay]]\npoint = \"step\"", {"needs a 'time'"});
   expect_error("[fabric\n", {"test.toml:1", "not TOML"});
 }
 

@@ -24,6 +24,7 @@ class Network {
   struct Transit {
     bool lost = false;
     bool duplicated = false;
+    bool instant = false;                  // No limit on the bandwidth: nothing comes behind the head.
     Time first_byte = Time::zero();        // When the head reaches the receiver's adapter; kEndOfTime if a partition never ends.
     Duration transfer = Duration::zero();  // How long the message then takes to come in.
   };
@@ -45,6 +46,7 @@ class Network {
   };
 
   const LinkModel& link(Rank from, Rank to) const;
+  Time when_connected(Rank from, Rank to, Time time, bool reliable, bool& lost);
 
   // Keeps the order of a link whatever the jitter and the sizes: neither end of a message overtakes that of an earlier one.
   struct LastArrival {
@@ -54,6 +56,7 @@ class Network {
   LastArrival& last_arrival(Rank from, Rank to);
 
   const SimOptions& options_;
+  std::vector<LinkModel> rule_links_;                    // Of options_.network.rules, completed.
   std::vector<Streams> streams_;                         // By sender, so that one rank's traffic does not disturb another's.
   std::vector<Time> sending_free_;                       // When a rank's adapter can send next.
   std::vector<Time> receiving_free_;                     // When it can take in next.

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "starling/base/error.h"
 
 namespace starling::fabric {
@@ -16,14 +18,16 @@ void check_interval(const Interval& interval, std::string_view what) {
 }
 
 void check_factor(double factor, std::string_view what) {
-  if (!(factor > 0)) throw UserError(fmt::format("{} has factor {}, but a factor must be above 0", what, factor));
+  if (!(factor > 0 && std::isfinite(factor))) {
+    throw UserError(fmt::format("{} has factor {}, but a factor must be above 0 and finite", what, factor));
+  }
 }
 
-void check_link(const LinkModel& link) {
-  if (link.latency < Duration::zero()) throw UserError("a link's latency is negative");
-  if (!(link.bytes_per_second > 0)) {
+void check_link(Duration latency, double bytes_per_second) {
+  if (latency < Duration::zero()) throw UserError("a link's latency is negative");
+  if (!(bytes_per_second > 0)) {
     throw UserError(
-        fmt::format("a link's bandwidth is {} bytes per second, but it must be above 0; leave it out for no limit", link.bytes_per_second));
+        fmt::format("a link's bandwidth is {} bytes per second, but it must be above 0; leave it out for no limit", bytes_per_second));
   }
 }
 
@@ -53,11 +57,11 @@ void SimOptions::validate() const {
     rule.ranks.validate(ranks, "a speed");
     check_factor(rule.factor, "a speed");
   }
-  check_link(network.link);
+  check_link(network.link.latency, network.link.bytes_per_second);
   for (const LinkRule& rule : network.rules) {
     rule.from.validate(ranks, "a link");
     rule.to.validate(ranks, "a link");
-    check_link(rule.link);
+    check_link(rule.latency.value_or(network.link.latency), rule.bytes_per_second.value_or(network.link.bytes_per_second));
   }
   for (const CrashRule& crash : faults.crashes) check_crash(crash, ranks);
   check_faults(faults.drops, ranks, "a message drop");

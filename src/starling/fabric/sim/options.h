@@ -43,10 +43,13 @@ struct LinkModel {
   Distribution jitter{};  // Drawn for every message; order within a link is kept all the same.
 };
 
+// Other values for some links; what a rule leaves out is as for all links.
 struct LinkRule {
   RankSet from{};
   RankSet to{};
-  LinkModel link{};
+  std::optional<Duration> latency{};
+  std::optional<double> bytes_per_second{};
+  std::optional<Distribution> jitter{};
 };
 
 struct NetworkModel {

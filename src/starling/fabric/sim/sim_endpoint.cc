@@ -56,11 +56,12 @@ class SimWindow final : public Window {
         fmt::format("floats {} to {} of window '{}', which has {}", operation.offset, operation.offset + operation.count, name(), size()));
     if (World::unwinding(state_)) return crashed(state_.rank);
     const Time begin = world_.now();
-    const std::string awaited = fmt::format("window '{}' at rank {}", name(), home());
-    const std::shared_ptr<WindowMemory> current = world_.find_window(name(), home());
-    if (world_.rank(home()).seen_as != PeerState::alive || (current && current != memory_)) {
-      return Failure{FailureKind::peer_lost, state_.rank, home(), awaited, Duration::zero(), "its home is gone"};
-    }
+    const auto description = [&] { return fmt::format("window '{}' at rank {}", name(), home()); };
+    const auto home_gone = [&] {
+      return Failure{FailureKind::peer_lost, state_.rank, home(), description(), world_.now() - begin, "its home is gone"};
+    };
+    // That the window is closed is known here only if the departure of its home is, or if this rank is the home.
+    if (!memory_->open && (world_.rank(home()).seen_as != PeerState::alive || home() == state_.rank)) return home_gone();
     if (home() == state_.rank) {
       operation.carry_out();
       return {};
@@ -68,10 +69,10 @@ class SimWindow final : public Window {
     Wait wait = waiting(WaitKind::window, deadline, home());
     wait.operation = &operation;
     const Wake wake = world_.block(state_, wait, deadline.resolve(begin, world_.options().timeout));
+    if (wake == Wake::crashed) return crashed(state_.rank);
     if (operation.done) return {};
-    const Duration waited = world_.now() - begin;
-    if (wake == Wake::signal) return Failure{FailureKind::peer_lost, state_.rank, home(), awaited, waited, "its home is gone"};
-    return given_up(wake, state_.rank, home(), awaited, waited, "");
+    if (wake == Wake::signal) return home_gone();
+    return given_up(wake, state_.rank, home(), description(), world_.now() - begin, "");
   }
 
   World& world_;
@@ -85,7 +86,7 @@ void SimEndpoint::sleep(Duration duration) {
   if (World::unwinding(state_)) return;
   Wait wait;
   wait.kind = WaitKind::sleep;
-  world_.block(state_, wait, world_.now() + duration);
+  world_.block(state_, wait, later(world_.now(), duration));
 }
 
 void SimEndpoint::compute(double units, FunctionRef<void()> work) {
@@ -104,16 +105,21 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
   const Time begin = world_.now();
   const Time until = deadline.resolve(begin, world_.options().timeout);
   Wake wake = Wake::signal;
+  const auto failure = [&](FailureKind kind, std::string awaited, std::string detail) {
+    return Failure{kind, state_.rank, to, std::move(awaited), world_.now() - begin, std::move(detail)};
+  };
   for (;;) {
+    if (wake == Wake::crashed) return crashed(state_.rank);
+    const bool gives_up = wake != Wake::signal;
     if (wake != Wake::deadlock && world_.rank(to).seen_as != PeerState::alive) {
-      return Failure{FailureKind::peer_lost, state_.rank, to, fmt::format("rank {} to take a message with tag {}", to, tag),
-                     world_.now() - begin,   "it is gone"};
+      return failure(FailureKind::peer_lost, fmt::format("rank {} to take a message with tag {}", to, tag), "it is gone");
     }
-    if (world_.has_room(state_, to, payload.size_bytes())) {
+    // Before looking for room: after a deadlock there may be some where another rank has already given up.
+    if (wake != Wake::deadlock && world_.has_room(state_, to, payload.size_bytes())) {
       world_.send(state_, to, tag, std::move(payload));
       return {};
     }
-    if (wake != Wake::signal) {
+    if (gives_up) {
       return given_up(wake, state_.rank, to, fmt::format("room at rank {} for a message with tag {}", to, tag), world_.now() - begin,
                       "earlier messages lie there unread or are still on their way");
     }
@@ -122,22 +128,26 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
 }
 
 Result<Message> SimEndpoint::receive(const Filter& filter, Deadline deadline) {
+  check_source(filter, size());
   if (World::unwinding(state_)) return crashed(state_.rank);
   const Time begin = world_.now();
   const Time until = deadline.resolve(begin, world_.options().timeout);
   Wake wake = Wake::signal;
   for (;;) {
+    if (wake == Wake::crashed) return crashed(state_.rank);
     if (std::optional<Message> message = world_.take(state_, filter)) return std::move(*message);
     const Duration waited = world_.now() - begin;
+    const auto lost = [&](Rank gone, std::string detail) {
+      return Failure{FailureKind::peer_lost, state_.rank, gone, filter.description(), waited, std::move(detail)};
+    };
     // Before looking who is gone: those that have already given up because of the deadlock are not its cause.
     if (wake == Wake::deadlock) return given_up(wake, state_.rank, filter.source, filter.description(), waited, "");
-    if (filter.departures_seen && world_.departures().size() > *filter.departures_seen) {
+    if (filter.departures_seen && world_.departures_heard(state_) > *filter.departures_seen) {
       const Rank gone = world_.departures()[*filter.departures_seen].rank;
-      return Failure{FailureKind::peer_lost, state_.rank, gone, filter.description(), waited, fmt::format("rank {} is gone", gone)};
+      return lost(gone, fmt::format("rank {} is gone", gone));
     }
     if (world_.nobody_can_send(state_, filter)) {
-      return Failure{FailureKind::peer_lost, state_.rank, filter.source,
-                     filter.description(),   waited,      filter.source == kAnyRank ? "no other rank is left" : "it is gone"};
+      return lost(filter.source, filter.source == kAnyRank ? "no other rank is left" : "it is gone");
     }
     if (wake != Wake::signal) return given_up(wake, state_.rank, filter.source, filter.description(), waited, "");
     Wait wait = waiting(WaitKind::message, deadline, filter.source);
@@ -146,12 +156,18 @@ Result<Message> SimEndpoint::receive(const Filter& filter, Deadline deadline) {
   }
 }
 
+std::vector<Departure> SimEndpoint::departures() const {
+  const std::vector<Departure>& all = world_.departures();
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(world_.departures_heard(state_))};
+}
+
 std::optional<Message> SimEndpoint::poll(const Filter& filter) {
+  check_source(filter, size());
   if (World::unwinding(state_)) return std::nullopt;
   if (std::optional<Message> message = world_.take(state_, filter)) return message;
   Wait wait;
   wait.kind = WaitKind::poll;
-  world_.block(state_, wait, world_.now() + world_.options().poll_cost);
+  if (world_.block(state_, wait, later(world_.now(), world_.options().poll_cost)) == Wake::crashed) return std::nullopt;
   return world_.take(state_, filter);
 }
 
@@ -160,25 +176,21 @@ Result<std::shared_ptr<Window>> SimEndpoint::open_window(std::string_view name, 
   if (World::unwinding(state_)) return crashed(state_.rank);
   const Time begin = world_.now();
   const Time until = deadline.resolve(begin, world_.options().timeout);
-  const std::string awaited = fmt::format("window '{}' at rank {}", name, home);
+  const auto failure = [&](FailureKind kind, std::string detail) {
+    return Failure{kind, state_.rank, home, fmt::format("window '{}' at rank {}", name, home), world_.now() - begin, std::move(detail)};
+  };
   Wake wake = Wake::signal;
   for (;;) {
-    const Duration waited = world_.now() - begin;
-    if (wake != Wake::deadlock && world_.rank(home).seen_as != PeerState::alive) {
-      return Failure{FailureKind::peer_lost, state_.rank, home, awaited, waited, "its home is gone"};
-    }
+    if (wake == Wake::crashed) return crashed(state_.rank);
+    if (wake == Wake::deadlock) return failure(FailureKind::deadlock, kNothingUnderWay);
+    if (world_.rank(home).seen_as != PeerState::alive) return failure(FailureKind::peer_lost, "its home is gone");
     std::shared_ptr<WindowMemory> memory = world_.find_window(name, home);
     if (!memory && home == state_.rank) memory = world_.create_window(name, size, home);
     if (memory) {
       if (memory->floats.size() == size) return std::shared_ptr<Window>(std::make_shared<SimWindow>(world_, state_, std::move(memory)));
-      return Failure{FailureKind::mismatch,
-                     state_.rank,
-                     home,
-                     awaited,
-                     waited,
-                     fmt::format("it has {} floats, this rank asked for {}", memory->floats.size(), size)};
+      return failure(FailureKind::mismatch, fmt::format("it has {} floats, this rank asked for {}", memory->floats.size(), size));
     }
-    if (wake != Wake::signal) return given_up(wake, state_.rank, home, awaited, waited, "its home has not opened it");
+    if (wake == Wake::expired) return failure(FailureKind::timeout, "its home has not opened it");
     wake = world_.block(state_, waiting(WaitKind::opening, deadline, home), until);
   }
 }

@@ -27,7 +27,7 @@ class SimEndpoint final : public Endpoint {
   Result<std::shared_ptr<Window>> open_window(std::string_view name, std::size_t size, Rank home, Deadline deadline) override;
 
   PeerState peer(Rank rank) const override { return world_.rank(rank).seen_as; }
-  std::vector<Departure> departures() const override { return world_.departures(); }
+  std::vector<Departure> departures() const override;
   Traffic traffic() const override { return state_.traffic; }
   RandomStream random(std::string_view purpose) const override {
     return {world_.options().seed, static_cast<std::uint32_t>(state_.rank), purpose};

@@ -14,7 +14,6 @@ RunReport SimFabric::run(const Body& body) {
   RunReport report = world.run();
   end_time_ = world.now();
   message_faults_ = world.message_faults();
-  deadlock_ = world.deadlock();
   return report;
 }
 

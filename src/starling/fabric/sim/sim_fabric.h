@@ -34,14 +34,11 @@ class SimFabric : public Fabric {
   // Of the last run.
   Time end_time() const { return end_time_; }
   const sim::MessageFaults& message_faults() const { return message_faults_; }
-  // Who waited for what when nothing could happen any more; empty if that was not so.
-  const std::string& deadlock() const { return deadlock_; }
 
  private:
   SimOptions options_;
   Time end_time_ = Time::zero();
   sim::MessageFaults message_faults_;
-  std::string deadlock_;
 };
 
 }  // namespace starling::fabric

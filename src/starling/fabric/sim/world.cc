@@ -7,7 +7,6 @@
 #include <exception>
 #include <utility>
 
-#include "starling/base/floats.h"
 #include "starling/base/notifier.h"
 #include "starling/fabric/sim/sim_endpoint.h"
 
@@ -34,30 +33,6 @@ const char* name(WaitKind kind) {
 }
 
 }  // namespace
-
-struct World::InFlight {
-  enum class Kind { message, window_request, window_reply };
-  Kind kind = Kind::message;
-  Rank from = 0;
-  Rank to = 0;
-  int incarnation = 0;  // Of the receiver when this was sent: a later one does not get it.
-  Message message;      // Of Kind::message.
-  std::size_t payload_bytes = 0;
-  Network::Transit transit;
-  Rank asker = 0;  // Of the window kinds: whose wait this is about, and which of its waits.
-  std::uint64_t wait = 0;
-
-  std::unique_ptr<InFlight> duplicate() const {
-    auto copy = std::make_unique<InFlight>();
-    copy->from = from;
-    copy->to = to;
-    copy->incarnation = incarnation;
-    copy->message = {message.source, message.tag, message.payload.share(), message.sequence};
-    copy->payload_bytes = payload_bytes;
-    copy->transit = transit;
-    return copy;
-  }
-};
 
 std::string Wait::description() const {
   switch (kind) {
@@ -99,43 +74,64 @@ World::World(const SimOptions& options, const Body& body)
 World::~World() = default;
 
 RunReport World::run() {
-  for (const auto& rank : ranks_) start_rank(*rank);
-  while (running_ranks_ > 0 || pending_restarts_ > 0) {
-    if (!ready_.empty()) {
-      RankState& next = *ready_.front();
-      ready_.pop_front();
-      resume(next);
-    } else if (live_events_ > 0) {
-      std::pop_heap(events_.begin(), events_.end(), later);
-      Event event = std::move(events_.back());
-      events_.pop_back();
-      happen(std::move(event));
-    } else {
-      report_deadlock();
+  try {
+    for (const auto& rank : ranks_) start_rank(*rank);
+    while (running_ranks_ > 0 || pending_restarts_ > 0) {
+      if (!ready_.empty()) {
+        RankState& next = *ready_.front();
+        ready_.pop_front();
+        resume(next);
+      } else if (live_events_ > 0) {
+        std::pop_heap(events_.begin(), events_.end(), happens_later);
+        Event event = std::move(events_.back());
+        events_.pop_back();
+        happen(std::move(event));
+      } else {
+        report_deadlock();
+      }
     }
+  } catch (...) {
+    abandon();
+    throw;
   }
   return std::move(report_);
 }
 
-bool World::later(const Event& a, const Event& b) { return std::pair(a.time, a.number) > std::pair(b.time, b.number); }
+// Something outside the ranks went wrong, such as writing the trace: their stacks are unwound, as a suspended fibre cannot be destroyed.
+void World::abandon() {
+  for (const auto& rank : ranks_) {
+    if (!rank->fibre) continue;
+    rank->crashed = true;
+    if (rank->wait.kind == WaitKind::compute) pool_.finish(*rank->wait.job);
+    rank->wait.kind = WaitKind::none;
+    while (!rank->fibre->ended()) rank->fibre->resume();
+  }
+}
+
+bool World::happens_later(const Event& a, const Event& b) { return std::pair(a.time, a.number) > std::pair(b.time, b.number); }
 
 void World::schedule(Event event) {
   event.time = std::max(event.time, now_);
   event.number = next_number_++;
-  const bool standard = event.kind == EventKind::timer && rank(event.rank).wait.standard;
-  if (!standard) ++live_events_;
+  if (event.kind != EventKind::timer || rank(event.rank).wait.ends_by_itself()) ++live_events_;
   events_.push_back(std::move(event));
-  std::push_heap(events_.begin(), events_.end(), later);
+  std::push_heap(events_.begin(), events_.end(), happens_later);
 }
 
 void World::happen(Event event) {
+  if (is_stale(event)) {
+    --stale_timers_;
+    return;
+  }
   now_ = event.time;
   if (event.kind != EventKind::timer) --live_events_;
   switch (event.kind) {
     case EventKind::timer:
       return expire(event);
     case EventKind::head_arrives:
-      return arrive(std::move(event.in_flight));
+      event.time = network_.take_in(event.in_flight->from, event.in_flight->to, event.in_flight->transit);
+      event.kind = EventKind::arrives;
+      return schedule(std::move(event));
     case EventKind::arrives:
       return deliver(*event.in_flight);
     case EventKind::crash:
@@ -145,7 +141,7 @@ void World::happen(Event event) {
       --pending_restarts_;
       return start_rank(rank(event.rank));
     case EventKind::departure:
-      return depart(event.rank, PeerState::lost);
+      return depart(event.rank, PeerState::lost, event.incarnation);
   }
 }
 
@@ -180,30 +176,31 @@ void World::ended(RankState& rank) {
   rank.running = false;
   --running_ranks_;
   rank.mailbox.clear();
-  std::erase_if(windows_, [&](const auto& window) { return window->home == rank.rank; });
+  for (const auto& window : windows_) {
+    if (window->home == rank.rank) window->open = false;
+  }
+  std::erase_if(windows_, [](const auto& window) { return !window->open; });
   if (rank.crashed) {
     // There is room again, if only for a later incarnation; the departure is announced when it is detected.
-    for (const auto& other : ranks_) {
-      if (other->wait.kind == WaitKind::room && other->wait.peer == rank.rank) wake(*other, Wake::signal);
-    }
+    for (const auto& other : ranks_) wake_sender(other->rank, rank.rank);
     return;
   }
   const bool finished = report_.outcomes[static_cast<std::size_t>(rank.rank)].kind == RankOutcome::Kind::finished;
-  depart(rank.rank, finished ? PeerState::finished : PeerState::lost);
+  depart(rank.rank, finished ? PeerState::finished : PeerState::lost, rank.incarnation);
 }
 
 Wake World::block(RankState& rank, Wait wait, Time until) {
   wait.number = next_number_++;
   wait.since = now_;
+  wait.until = until;
   rank.wait = wait;
-  schedule({.time = until, .kind = EventKind::timer, .rank = rank.rank, .wait = wait.number});
+  if (until < kEndOfTime) schedule({.time = until, .kind = EventKind::timer, .rank = rank.rank, .wait = wait.number});
   if (wait.kind == WaitKind::window) ask(rank);
   rank.fibre->yield();
   if (trace_.on() && now_ > wait.since) {
     trace_.slice(rank.rank, name(wait.kind), wait.since, now_, wait.standard || wait.peer != kAnyRank ? wait.description() : "");
   }
-  if (rank.crashed) throw RankUnwind{};
-  return rank.wait.wake;
+  return unwinding(rank) ? Wake::crashed : rank.wait.wake;
 }
 
 bool World::unwinding(const RankState& rank) {
@@ -213,16 +210,30 @@ bool World::unwinding(const RankState& rank) {
 }
 
 void World::wake(RankState& rank, Wake reason) {
-  if (!rank.wait.standard && reason != Wake::expired) --live_events_;  // Its timer no longer matters.
+  if (reason != Wake::expired && rank.wait.until < kEndOfTime) {  // Its timer no longer matters.
+    if (rank.wait.ends_by_itself()) --live_events_;
+    ++stale_timers_;
+  }
   rank.wait.kind = WaitKind::none;
   rank.wait.wake = reason;
   ready_.push_back(&rank);
+  // Most waits end before their deadline; their timers are swept out before they outnumber everything else.
+  if (stale_timers_ > 1000 && stale_timers_ > events_.size() / 2) {
+    std::erase_if(events_, [this](const Event& event) { return is_stale(event); });
+    std::make_heap(events_.begin(), events_.end(), happens_later);
+    stale_timers_ = 0;
+  }
+}
+
+bool World::is_stale(const Event& event) const {
+  if (event.kind != EventKind::timer) return false;
+  const Wait& wait = rank(event.rank).wait;
+  return wait.kind == WaitKind::none || wait.number != event.wait;
 }
 
 void World::expire(const Event& timer) {
   RankState& waiter = rank(timer.rank);
-  if (waiter.wait.kind == WaitKind::none || waiter.wait.number != timer.wait) return;  // It was woken before.
-  if (!waiter.wait.standard) --live_events_;
+  if (waiter.wait.ends_by_itself()) --live_events_;
   if (waiter.wait.kind == WaitKind::compute) pool_.finish(*waiter.wait.job);
   wake(waiter, Wake::expired);
 }
@@ -239,12 +250,13 @@ double World::compute_seconds(RankState& rank, double units) {
 }
 
 void World::compute(RankState& rank, double units, FunctionRef<void()> work) {
+  const Time until = later(now_, from_seconds(compute_seconds(rank, units)));
   WorkPool::Job job(work);
   pool_.submit(job);
   Wait wait;
   wait.kind = WaitKind::compute;
   wait.job = &job;
-  block(rank, wait, now_ + from_seconds(compute_seconds(rank, units)));
+  block(rank, wait, until);
   if (const std::exception_ptr error = pool_.finish(job)) std::rethrow_exception(error);
 }
 
@@ -253,7 +265,7 @@ void World::pass(RankState& rank, std::string_view point) {
   if (delay > Duration::zero()) {
     Wait wait;
     wait.kind = WaitKind::sleep;
-    block(rank, wait, now_ + delay);
+    block(rank, wait, later(now_, delay));
   }
   if (options_.faults.crashes.empty()) return;
   auto passes = rank.passes.find(point);
@@ -266,168 +278,6 @@ void World::pass(RankState& rank, std::string_view point) {
   }
 }
 
-bool World::has_room(const RankState& sender, Rank to, std::size_t payload_bytes) const {
-  const RankState& receiver = rank(to);
-  const Channel& channel = receiver.channels[static_cast<std::size_t>(sender.rank)];
-  const std::size_t messages = channel.messages_in_flight + receiver.mailbox.messages_from(sender.rank);
-  const std::size_t bytes = channel.bytes_in_flight + receiver.mailbox.bytes_from(sender.rank);
-  return messages == 0 || (messages < options_.queue_messages && bytes + payload_bytes <= options_.queue_bytes);
-}
-
-void World::send(RankState& sender, Rank to, Tag tag, Payload payload) {
-  auto in_flight = std::make_unique<InFlight>();
-  in_flight->from = sender.rank;
-  in_flight->to = to;
-  in_flight->incarnation = rank(to).incarnation;
-  in_flight->payload_bytes = payload.size_bytes();
-  in_flight->message = {sender.rank, tag, std::move(payload), sender.sent_to[static_cast<std::size_t>(to)]++};
-  ++sender.traffic.messages_sent;
-  sender.traffic.bytes_sent += in_flight->payload_bytes;
-  trace_.sent(in_flight->message, to, now_);
-  launch(std::move(in_flight), false);
-}
-
-void World::launch(std::unique_ptr<InFlight> in_flight, bool reliable) {
-  in_flight->transit = network_.send(in_flight->from, in_flight->to, in_flight->payload_bytes, now_, reliable);
-  if (in_flight->transit.lost) {
-    trace_.mark(in_flight->from, "drop", now_, fmt::format("message {} to rank {}", in_flight->message.sequence, in_flight->to));
-    return;
-  }
-  if (in_flight->kind == InFlight::Kind::message) {
-    RankState& receiver = rank(in_flight->to);
-    Channel& channel = receiver.channels[static_cast<std::size_t>(in_flight->from)];
-    const unsigned copies = in_flight->transit.duplicated ? 2 : 1;
-    channel.messages_in_flight += copies;
-    channel.bytes_in_flight += copies * in_flight->payload_bytes;
-    receiver.messages_in_flight += copies;
-  }
-  if (in_flight->transit.first_byte == kEndOfTime) return;  // Behind a partition that never ends.
-  const Time first_byte = in_flight->transit.first_byte;
-  std::unique_ptr<InFlight> duplicate;
-  if (in_flight->transit.duplicated) {
-    trace_.mark(in_flight->from, "duplicate", now_, fmt::format("message {} to rank {}", in_flight->message.sequence, in_flight->to));
-    duplicate = in_flight->duplicate();
-  }
-  schedule({.time = first_byte, .kind = EventKind::head_arrives, .in_flight = std::move(in_flight)});
-  if (duplicate) schedule({.time = first_byte, .kind = EventKind::head_arrives, .in_flight = std::move(duplicate)});
-}
-
-void World::arrive(std::unique_ptr<InFlight> in_flight) {
-  const Time whole = network_.take_in(in_flight->from, in_flight->to, in_flight->transit);
-  if (whole <= now_) return deliver(*in_flight);
-  schedule({.time = whole, .kind = EventKind::arrives, .in_flight = std::move(in_flight)});
-}
-
-void World::deliver(InFlight& in_flight) {
-  RankState& receiver = rank(in_flight.to);
-  const bool there = receiver.running && !receiver.crashed && receiver.incarnation == in_flight.incarnation;
-  if (in_flight.kind != InFlight::Kind::message) {
-    RankState& asker = rank(in_flight.asker);
-    const bool awaited = asker.wait.kind == WaitKind::window && asker.wait.number == in_flight.wait;
-    if (!there || !awaited) return;
-    return answer(in_flight, asker);
-  }
-  Channel& channel = receiver.channels[static_cast<std::size_t>(in_flight.from)];
-  --channel.messages_in_flight;
-  channel.bytes_in_flight -= in_flight.payload_bytes;
-  --receiver.messages_in_flight;
-  if (!there) {
-    trace_.mark(in_flight.to, "discard", now_, fmt::format("message {} from rank {}", in_flight.message.sequence, in_flight.from));
-    wake_sender(in_flight.from, in_flight.to);
-    return;
-  }
-  const Tag tag = in_flight.message.tag;
-  receiver.mailbox.push(std::move(in_flight.message));
-  if (receiver.wait.kind != WaitKind::message) return;
-  if (receiver.wait.filter->matches(in_flight.from, tag) || nobody_can_send(receiver, *receiver.wait.filter)) {
-    wake(receiver, Wake::signal);
-  }
-}
-
-void World::wake_sender(Rank sender, Rank receiver) {
-  RankState& state = rank(sender);
-  if (state.wait.kind == WaitKind::room && state.wait.peer == receiver) wake(state, Wake::signal);
-}
-
-std::optional<Message> World::take(RankState& rank, const Filter& filter) {
-  std::optional<Message> message = rank.mailbox.take(filter);
-  if (!message) return message;
-  ++rank.traffic.messages_received;
-  rank.traffic.bytes_received += message->payload.size_bytes();
-  trace_.received(*message, rank.rank, now_);
-  wake_sender(message->source, rank.rank);
-  return message;
-}
-
-bool World::nobody_can_send(const RankState& rank, const Filter& filter) const {
-  if (filter.source == kAnyRank) return alive_ranks_ <= 1 && rank.messages_in_flight == 0;
-  const Channel& channel = rank.channels[static_cast<std::size_t>(filter.source)];
-  return this->rank(filter.source).seen_as != PeerState::alive && channel.messages_in_flight == 0;
-}
-
-std::shared_ptr<WindowMemory> World::find_window(std::string_view name, Rank home) const {
-  const auto found =
-      std::find_if(windows_.begin(), windows_.end(), [&](const auto& window) { return window->name == name && window->home == home; });
-  return found == windows_.end() ? nullptr : *found;
-}
-
-std::shared_ptr<WindowMemory> World::create_window(std::string_view name, std::size_t size, Rank home) {
-  auto window = std::make_shared<WindowMemory>();
-  window->name = name;
-  window->home = home;
-  window->floats.resize(size);
-  windows_.push_back(window);
-  for (const auto& other : ranks_) {
-    if (other->wait.kind == WaitKind::opening && other->wait.peer == home) wake(*other, Wake::signal);
-  }
-  return window;
-}
-
-void WindowOperation::carry_out() {
-  float* memory = window->floats.data() + offset;
-  if (kind == Kind::read) {
-    std::copy_n(memory, count, target);
-  } else if (kind == Kind::write) {
-    std::copy_n(source, count, memory);
-  } else {
-    add_floats({memory, count}, {source, count});
-  }
-}
-
-void World::ask(const RankState& asker) {
-  const WindowOperation& operation = *asker.wait.operation;
-  auto request = std::make_unique<InFlight>();
-  request->kind = InFlight::Kind::window_request;
-  request->from = asker.rank;
-  request->to = operation.window->home;
-  request->incarnation = rank(request->to).incarnation;
-  request->payload_bytes = operation.kind == WindowOperation::Kind::read ? 0 : operation.count * sizeof(float);
-  request->asker = asker.rank;
-  request->wait = asker.wait.number;
-  launch(std::move(request), true);
-}
-
-// A request has reached the window's home, or the reply has come back.
-void World::answer(const InFlight& in_flight, RankState& asker) {
-  WindowOperation& operation = *asker.wait.operation;
-  if (in_flight.kind == InFlight::Kind::window_reply) {
-    operation.done = true;
-    return wake(asker, Wake::signal);
-  }
-  // A home that was restarted knows nothing of its former windows. The asker learns of the crash when it is detected.
-  if (find_window(operation.window->name, in_flight.to) != operation.window) return;
-  operation.carry_out();
-  auto reply = std::make_unique<InFlight>();
-  reply->kind = InFlight::Kind::window_reply;
-  reply->from = in_flight.to;
-  reply->to = in_flight.from;
-  reply->incarnation = asker.incarnation;
-  reply->payload_bytes = operation.kind == WindowOperation::Kind::read ? operation.count * sizeof(float) : 0;
-  reply->asker = asker.rank;
-  reply->wait = in_flight.wait;
-  launch(std::move(reply), true);
-}
-
 void World::crash(RankState& rank, const CrashRule* rule, const std::string& reason) {
   rank.crashed = true;
   report_.outcomes[static_cast<std::size_t>(rank.rank)] = {
@@ -435,34 +285,52 @@ void World::crash(RankState& rank, const CrashRule* rule, const std::string& rea
   trace_.mark(rank.rank, "crash", now_, reason);
   if (rank.wait.kind == WaitKind::compute) pool_.finish(*rank.wait.job);
   if (rank.wait.kind != WaitKind::none) wake(rank, Wake::signal);
-  schedule({.time = now_ + options_.faults.detection, .kind = EventKind::departure, .rank = rank.rank});
+  schedule(
+      {.time = later(now_, options_.faults.detection), .kind = EventKind::departure, .rank = rank.rank, .incarnation = rank.incarnation});
   if (rule != nullptr && rule->restart_after) {
     ++pending_restarts_;
-    schedule({.time = now_ + *rule->restart_after, .kind = EventKind::restart, .rank = rank.rank});
+    schedule({.time = later(now_, *rule->restart_after), .kind = EventKind::restart, .rank = rank.rank});
   }
 }
 
-void World::depart(Rank gone, PeerState state) {
+void World::depart(Rank gone, PeerState state, int incarnation) {
   RankState& departed = rank(gone);
   departures_.push_back({gone, state, now_});
   // A rank that was restarted before its crash was noticed has departed all the same, but is there.
-  const bool is_there = departed.running && !departed.crashed;
-  if (!is_there && departed.seen_as == PeerState::alive) {
+  if (departed.incarnation == incarnation) {
     departed.seen_as = state;
     --alive_ranks_;
   }
   for (const auto& other : ranks_) {
-    const Wait& wait = other->wait;
-    const bool concerns = wait.kind == WaitKind::message ? wait.filter->departures_seen.has_value() || nobody_can_send(*other, *wait.filter)
-                          : wait.kind == WaitKind::room || wait.kind == WaitKind::window || wait.kind == WaitKind::opening
-                              ? wait.peer == gone
-                              : false;
-    if (concerns) wake(*other, Wake::signal);
+    if (concerns(other->wait, *other, gone)) wake(*other, Wake::signal);
   }
 }
 
+// Whether a wait may be over now that a rank has departed.
+bool World::concerns(const Wait& wait, const RankState& waiter, Rank gone) const {
+  switch (wait.kind) {
+    case WaitKind::message:
+      return wait.filter->departures_seen.has_value() || nobody_can_send(waiter, *wait.filter);
+    case WaitKind::room:
+    case WaitKind::opening:
+      return wait.peer == gone;
+    case WaitKind::window:
+      return wait.peer == gone && !wait.operation->window->open && !wait.operation->carried_out;
+    default:
+      return false;
+  }
+}
+
+std::size_t World::departures_heard(RankState& rank) const {
+  std::size_t& heard = rank.departures_heard;
+  while (heard < departures_.size() && rank.channels[static_cast<std::size_t>(departures_[heard].rank)].arriving == 0) ++heard;
+  return heard;
+}
+
 void World::report_deadlock() {
-  const bool again = deadlock_time_ == now_;
+  // A rank may answer a deadlock with another wait, but not for ever.
+  constexpr int kPatience = 100;
+  deadlocks_at_that_time_ = deadlock_time_ == now_ ? deadlocks_at_that_time_ + 1 : 0;
   deadlock_time_ = now_;
   constexpr int kListed = 20;
   int listed = 0;
@@ -474,12 +342,11 @@ void World::report_deadlock() {
     }
   }
   if (listed > kListed) text += fmt::format("  and {} more\n", listed - kListed);
-  if (deadlock_.empty()) deadlock_ = text;
+  if (report_.deadlock.empty()) report_.deadlock = text;
   for (const auto& rank : ranks_) {
     if (!rank->running) continue;
-    // A rank that answers a deadlock with the same wait again would do so for ever.
-    if (again) {
-      crash(*rank, nullptr, "because it waited again after a deadlock");
+    if (deadlocks_at_that_time_ > kPatience) {
+      crash(*rank, nullptr, "because it waited again and again after a deadlock");
     } else {
       wake(*rank, Wake::deadlock);
     }

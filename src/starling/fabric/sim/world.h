@@ -1,11 +1,13 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// The heart of the simulator: virtual time, the queue of events, and the ranks, each of which runs or waits.
+// The heart of the simulator: virtual time, the queue of events, and the ranks, each of which runs or waits. world.cc has the clock and the
+// life of ranks, delivery.cc what travels between them.
 #pragma once
 
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,7 @@ struct WindowMemory {
   std::string name;
   Rank home = 0;
   std::vector<float> floats;
+  bool open = true;  // Until its home is gone.
 };
 
 // One operation on a window, while the rank that asked for it waits.
@@ -35,6 +38,7 @@ struct WindowOperation {
   float* target;        // Of a read.
   const float* source;  // Of a write or an addition.
   std::size_t count;
+  bool carried_out = false;  // At the home; the answer is on its way.
   bool done = false;
 
   void carry_out();
@@ -46,18 +50,23 @@ enum class Wake {
   signal,    // Something changed; look again.
   expired,   // The time is up.
   deadlock,  // Nothing can change any more.
+  crashed,   // The rank was crashed while its stack is already being unwound.
 };
 
 struct Wait {
   WaitKind kind = WaitKind::none;
   std::uint64_t number = 0;  // Distinguishes this wait from earlier ones of the rank.
   Time since = Time::zero();
+  Time until = kEndOfTime;
   bool standard = false;
   Wake wake = Wake::signal;
   Rank peer = kAnyRank;                  // Whom the rank waits for, if it is one.
   const Filter* filter = nullptr;        // Of WaitKind::message.
   WorkPool::Job* job = nullptr;          // Of WaitKind::compute.
   WindowOperation* operation = nullptr;  // Of WaitKind::window.
+
+  // A wait of the caller's own that ends by itself. Without one, and with nothing under way, the ranks are deadlocked.
+  bool ends_by_itself() const { return !standard && until < kEndOfTime; }
 
   // "a message with tag 7 from rank 3", for reports.
   std::string description() const;
@@ -66,10 +75,11 @@ struct Wait {
 // Thrown into a rank that was crashed, to unwind its stack.
 struct RankUnwind {};
 
-// A message in the mailbox is accounted for in the mailbox; this counts what is still on its way.
+// What is on its way from one rank to another. What has arrived is accounted for in the mailbox.
 struct Channel {
-  std::uint32_t messages_in_flight = 0;
-  std::size_t bytes_in_flight = 0;
+  std::size_t messages = 0;  // That take room, those behind an endless partition included.
+  std::size_t bytes = 0;
+  std::size_t arriving = 0;  // Messages that will arrive.
 };
 
 struct RankState {
@@ -83,10 +93,11 @@ struct RankState {
   bool crashed = false;  // This incarnation.
   Wait wait;
   Mailbox mailbox;
-  std::vector<Channel> channels;         // By sender.
-  std::uint64_t messages_in_flight = 0;  // From all senders.
-  std::vector<std::uint64_t> sent_to;    // Messages by receiver.
+  std::vector<Channel> channels;       // By sender.
+  std::size_t arriving = 0;            // From all senders.
+  std::vector<std::uint64_t> sent_to;  // Messages by receiver.
   PeerState seen_as = PeerState::alive;
+  std::size_t departures_heard = 0;
   PointDelays delays;
   RandomStream compute_stream;
   std::map<std::string, int, std::less<>> passes;
@@ -97,6 +108,8 @@ class World {
  public:
   World(const SimOptions& options, const Body& body);
   ~World();
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
 
   // Runs until every rank has ended.
   RunReport run();
@@ -104,12 +117,11 @@ class World {
   const SimOptions& options() const { return options_; }
   Time now() const { return now_; }
   const MessageFaults& message_faults() const { return network_.faults(); }
-  const std::string& deadlock() const { return deadlock_; }
 
   // For the endpoints. All are called from the fibre of the rank in question.
 
   // Suspends the rank until `until` or until it is woken; a window operation is first sent on its way. Throws RankUnwind if the rank is
-  // crashed meanwhile.
+  // crashed meanwhile, unless it is already unwinding.
   Wake block(RankState& rank, Wait wait, Time until);
 
   // True if a rank that was crashed should do nothing more, because it is being unwound. Throws RankUnwind if it is not unwinding yet.
@@ -124,13 +136,28 @@ class World {
   std::shared_ptr<WindowMemory> find_window(std::string_view name, Rank home) const;
   std::shared_ptr<WindowMemory> create_window(std::string_view name, std::size_t size, Rank home);
 
+  // How many departures this rank has heard of: those from whom nothing is on its way to it any more.
+  std::size_t departures_heard(RankState& rank) const;
+  const std::vector<Departure>& departures() const { return departures_; }
+
   RankState& rank(Rank rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   const RankState& rank(Rank rank) const { return *ranks_[static_cast<std::size_t>(rank)]; }
-  const std::vector<Departure>& departures() const { return departures_; }
-  int alive_ranks() const { return alive_ranks_; }
 
  private:
-  struct InFlight;
+  struct InFlight {
+    enum class Kind { message, window_request, window_reply };
+    Kind kind = Kind::message;
+    Rank from = 0;
+    Rank to = 0;
+    int incarnation = 0;        // Of the receiver when this was sent: a later one does not get it.
+    Message message;            // Of Kind::message.
+    bool is_duplicate = false;  // Likewise.
+    std::size_t payload_bytes = 0;
+    Network::Transit transit;
+    Rank asker = 0;  // Of the window kinds: whose wait this is about, and which of its waits.
+    std::uint64_t wait = 0;
+  };
+
   enum class EventKind { timer, head_arrives, arrives, crash, restart, departure };
   struct Event {
     Time time = Time::zero();
@@ -140,26 +167,33 @@ class World {
     std::uint64_t wait = 0;                 // The wait that a timer ends.
     std::unique_ptr<InFlight> in_flight{};  // Of the two arrivals.
     const CrashRule* rule = nullptr;        // Of a crash.
+    int incarnation = 0;                    // Of a departure.
   };
 
-  static bool later(const Event& a, const Event& b);
+  static bool happens_later(const Event& a, const Event& b);
   void schedule(Event event);
+  void happen(Event event);
   void start_rank(RankState& rank);
   void resume(RankState& rank);
   void ended(RankState& rank);
-  void happen(Event event);
+  void abandon();
   void wake(RankState& rank, Wake reason);
   void expire(const Event& timer);
-  void launch(std::unique_ptr<InFlight> in_flight, bool reliable);
-  void arrive(std::unique_ptr<InFlight> in_flight);
-  void deliver(InFlight& in_flight);
-  void ask(const RankState& asker);
-  void answer(const InFlight& in_flight, RankState& asker);
-  void wake_sender(Rank sender, Rank receiver);
+  bool is_stale(const Event& event) const;
   void crash(RankState& rank, const CrashRule* rule, const std::string& reason);
-  void depart(Rank gone, PeerState state);
+  void depart(Rank gone, PeerState state, int incarnation);
+  bool concerns(const Wait& wait, const RankState& waiter, Rank gone) const;
   void report_deadlock();
   double compute_seconds(RankState& rank, double units);
+
+  void launch(std::unique_ptr<InFlight> in_flight, bool reliable);
+  void on_its_way(std::unique_ptr<InFlight> in_flight);
+  void deliver(InFlight& in_flight);
+  void deliver_message(InFlight& in_flight, RankState& receiver, bool there);
+  void wake_if_it_can_go_on(RankState& receiver);
+  void wake_sender(Rank sender, Rank receiver);
+  void ask(const RankState& asker);
+  void answer(const InFlight& in_flight, RankState& asker);
 
   const SimOptions& options_;
   const Body& body_;
@@ -169,6 +203,7 @@ class World {
   Time now_ = Time::zero();
   std::vector<Event> events_;  // A heap, the next one in front.
   std::uint64_t next_number_ = 0;
+  std::size_t stale_timers_ = 0;
   // Events that can bring something about. Standard deadlines are not among them: if nothing else is left, the ranks are deadlocked.
   std::int64_t live_events_ = 0;
   std::deque<RankState*> ready_;
@@ -178,8 +213,8 @@ class World {
   int alive_ranks_;  // As far as anybody has heard.
   std::vector<Departure> departures_;
   std::vector<std::shared_ptr<WindowMemory>> windows_;
-  std::string deadlock_;
   Time deadlock_time_ = kEndOfTime;
+  int deadlocks_at_that_time_ = 0;
   RunReport report_;
 };
 

@@ -56,7 +56,7 @@ Status SharedAllReduce::meet(int index, std::uint64_t round, Deadline deadline) 
   // A broken site counts nobody any more, so that a count that was reached before the break stays the proof of a complete round.
   std::uint64_t before = arrived_.load();
   do {
-    if ((before & kBroken) != 0) return broken(index);
+    if ((before & kBroken) != 0) return broken(index, world_.now());
   } while (!arrived_.compare_exchange_weak(before, before + 1));
   if (before + 1 == all) {
     changed_.wake();
@@ -79,7 +79,7 @@ Status SharedAllReduce::meet(int index, std::uint64_t round, Deadline deadline) 
       }
       const std::uint64_t arrived = arrived_.load();
       if ((arrived & ~kBroken) >= all) return {};
-      if ((arrived & kBroken) != 0) return broken(index);
+      if ((arrived & kBroken) != 0) return broken(index, begin);
       continue;  // Only a departure, perhaps of a rank outside the group.
     }
     return give_up(
@@ -94,7 +94,9 @@ Status SharedAllReduce::give_up(int index, std::uint64_t round, Failure failure)
   std::uint64_t arrived = arrived_.load();
   do {
     if ((arrived & ~kBroken) >= all) return {};
-    if ((arrived & kBroken) != 0) return broken(index);
+    if ((arrived & kBroken) != 0) return broken(index, world_.now() - failure.waited);
+    Rank nobody = kAnyRank;
+    gave_up_.compare_exchange_strong(nobody, group_[index]);
   } while (!arrived_.compare_exchange_weak(arrived, arrived | kBroken));
   changed_.wake();
   if (failure.kind == FailureKind::timeout) {
@@ -108,9 +110,14 @@ Status SharedAllReduce::give_up(int index, std::uint64_t round, Failure failure)
   return failure;
 }
 
-Failure SharedAllReduce::broken(int index) const {
-  return {FailureKind::peer_lost,         group_[index],    -1,
-          "all members of an all-reduce", Duration::zero(), "another member gave up; form a group with a new context to go on"};
+Failure SharedAllReduce::broken(int index, Time begin) const {
+  const Rank culprit = gave_up_.load();
+  return {FailureKind::peer_lost,
+          group_[index],
+          culprit,
+          "all members of an all-reduce",
+          world_.now() - begin,
+          fmt::format("rank {} gave up; form a group with a new context to go on", culprit)};
 }
 
 bool SharedAllReduce::sizes_differ(std::uint64_t round) const {

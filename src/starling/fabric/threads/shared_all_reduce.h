@@ -27,8 +27,8 @@ class SharedAllReduce {
 
   const Group& group() const { return group_; }
 
-  // Called by the member at position `index` of the group, each member once per round. After a failure the site stays broken, and
-  // every later call fails.
+  // Called by the member at position `index` of the group, each member once per round. Once a member has given up, the site stays broken,
+  // and every call fails.
   Status reduce(int index, std::span<float> values, Deadline deadline);
 
   // Makes waiting members look whether one of them has departed.
@@ -53,7 +53,7 @@ class SharedAllReduce {
 
   Status meet(int index, std::uint64_t round, Deadline deadline);
   Status give_up(int index, std::uint64_t round, Failure failure);
-  Failure broken(int index) const;
+  Failure broken(int index, Time begin) const;
   const Shown& shown(int index, std::uint64_t round) const { return members_[static_cast<std::size_t>(index)].shown[round % 2]; }
   bool sizes_differ(std::uint64_t round) const;
   void add_short(std::span<float> values, std::uint64_t round) const;
@@ -63,6 +63,7 @@ class SharedAllReduce {
   World& world_;
   std::vector<Member> members_;
   Notifier changed_;
+  std::atomic<Rank> gave_up_{kAnyRank};  // The member that broke the site.
   // Counted over all rounds: round r may begin when arrived_ has reached (r + 1) · members. kBroken is set by a member that leaves.
   // Likewise done_, over the long rounds.
   alignas(64) std::atomic<std::uint64_t> arrived_{0};

@@ -118,6 +118,7 @@ Status ThreadsEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadlin
 }
 
 std::optional<Message> ThreadsEndpoint::poll(const Filter& filter) {
+  check_source(filter, size());
   Inbox& inbox = world_.inbox(rank_);
   std::optional<Message> message;
   bool wake_senders = false;
@@ -134,6 +135,7 @@ std::optional<Message> ThreadsEndpoint::poll(const Filter& filter) {
 }
 
 Result<Message> ThreadsEndpoint::receive(const Filter& filter, Deadline deadline) {
+  check_source(filter, size());
   Inbox& inbox = world_.inbox(rank_);
   Time begin = Time::min();
   bool expired = false;
@@ -157,14 +159,12 @@ bool ThreadsEndpoint::nobody_can_send(const Filter& filter) const {
 
 Failure ThreadsEndpoint::lost(const Filter& filter, Time begin) const {
   Failure failure{FailureKind::peer_lost, rank_, filter.source, filter.description(), now() - begin, "it is gone"};
-  if (filter.source == kAnyRank) {
-    const std::vector<Departure> departures = world_.departures();
-    if (filter.departures_seen && *filter.departures_seen < departures.size()) {
-      failure.peer = departures[*filter.departures_seen].rank;
-      failure.detail = fmt::format("rank {} is gone", failure.peer);
-    } else {
-      failure.detail = "no other rank is left";
-    }
+  const std::vector<Departure> departures = world_.departures();
+  if (filter.departures_seen && *filter.departures_seen < departures.size()) {
+    failure.peer = departures[*filter.departures_seen].rank;
+    failure.detail = fmt::format("rank {} is gone", failure.peer);
+  } else if (filter.source == kAnyRank) {
+    failure.detail = "no other rank is left";
   }
   return failure;
 }
