@@ -5,11 +5,12 @@
 
 #include <array>
 #include <cmath>
-#include <cstdlib>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "starling/base/error.h"
+#include "starling/base/units.h"
 
 namespace starling {
 namespace {
@@ -37,14 +38,11 @@ std::string format_duration(Duration duration) {
 
 Duration parse_duration(std::string_view text, std::string_view what) {
   const std::string copy(text);
-  char* end = nullptr;
-  const double value = std::strtod(copy.c_str(), &end);
-  std::string_view unit = std::string_view(copy).substr(static_cast<std::size_t>(end - copy.c_str()));
-  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  if (end != copy.c_str() && std::isfinite(value) && value >= 0) {
-    if (value == 0 && unit.empty()) return Duration::zero();
+  const std::optional<Quantity> quantity = parse_quantity(copy);
+  if (quantity && quantity->value >= 0) {
+    if (quantity->value == 0 && quantity->unit.empty()) return Duration::zero();
     for (const auto& [name, seconds] : kUnits) {
-      if (unit == name) return from_seconds(value * seconds);
+      if (quantity->unit == name) return from_seconds(quantity->value * seconds);
     }
   }
   throw UserError(

@@ -24,15 +24,21 @@ constexpr std::array<std::pair<std::string_view, double>, 8> kBandwidthUnits{{{"
 
 }  // namespace
 
+std::optional<Quantity> parse_quantity(const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (end == text.c_str() || !std::isfinite(value)) return std::nullopt;
+  std::string_view unit = std::string_view(text).substr(static_cast<std::size_t>(end - text.c_str()));
+  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
+  return Quantity{value, unit};
+}
+
 double parse_bandwidth(std::string_view text, std::string_view what) {
   const std::string copy(text);
-  char* end = nullptr;
-  const double value = std::strtod(copy.c_str(), &end);
-  std::string_view unit = std::string_view(copy).substr(static_cast<std::size_t>(end - copy.c_str()));
-  while (!unit.empty() && unit.front() == ' ') unit.remove_prefix(1);
-  if (end != copy.c_str() && std::isfinite(value) && value > 0) {
+  const std::optional<Quantity> quantity = parse_quantity(copy);
+  if (quantity && quantity->value > 0) {
     for (const auto& [name, bytes] : kBandwidthUnits) {
-      if (unit == name) return value * bytes;
+      if (quantity->unit == name) return quantity->value * bytes;
     }
   }
   throw UserError(fmt::format("{} is '{}', but a bandwidth is a number above 0 with a unit, as in 10Gbit/s or 125MB/s", what, text));

@@ -25,22 +25,22 @@ constexpr std::array<std::pair<const char*, Algorithm>, 5> kAlgorithms{{{"automa
 // Below this many floats the time is that of the messages, not of the bytes, and flat sends the fewest.
 constexpr std::size_t kFlatBelow = 1024;
 
-Status hierarchical_all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, const AllReduceOptions& options) {
+Status hierarchical_all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, int subgroup_size, Deadline deadline) {
   const int index = *group.index_of(endpoint.rank());
-  const int first = index / options.subgroup * options.subgroup;
+  const int first = index / subgroup_size * subgroup_size;
   std::vector<fabric::Rank> inside;
   std::vector<fabric::Rank> leaders;
-  for (int i = first; i < std::min(first + options.subgroup, group.size()); ++i) inside.push_back(group[i]);
-  for (int i = 0; i < group.size(); i += options.subgroup) leaders.push_back(group[i]);
+  for (int i = first; i < std::min(first + subgroup_size, group.size()); ++i) inside.push_back(group[i]);
+  for (int i = 0; i < group.size(); i += subgroup_size) leaders.push_back(group[i]);
   const Group subgroup(std::move(inside), group.context());
 
-  Exchange reduce(endpoint, subgroup, Operation::reduce, options.deadline);
+  Exchange reduce(endpoint, subgroup, Operation::reduce, deadline);
   STARLING_TRY(flat_reduce(reduce, values));
   if (index == first) {
     const Group between(std::move(leaders), group.context());
-    STARLING_TRY(all_reduce(endpoint, between, values, {.algorithm = Algorithm::direct, .subgroup = 0, .deadline = options.deadline}));
+    STARLING_TRY(all_reduce(endpoint, between, values, {.algorithm = Algorithm::direct, .subgroup = 0, .deadline = deadline}));
   }
-  return broadcast(endpoint, subgroup, values, 0, options.deadline);
+  return broadcast(endpoint, subgroup, values, 0, deadline);
 }
 
 }  // namespace
@@ -70,31 +70,31 @@ Slice slice_of(std::size_t size, int parts, int index) {
   return {position * base + std::min(position, longer), base + (position < longer ? 1 : 0)};
 }
 
-Status all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, const AllReduceOptions& given) {
-  AllReduceOptions options = given;
-  options.deadline = fix_deadline(endpoint, given.deadline);
-  Exchange exchange(endpoint, group, Operation::reduce, options.deadline);
+Status all_reduce(Endpoint& endpoint, const Group& group, std::span<float> values, const AllReduceOptions& options) {
+  // Fixed for the whole operation, of which there are several parts below.
+  const Deadline deadline = fix_deadline(endpoint, options.deadline);
+  Exchange exchange(endpoint, group, Operation::reduce, deadline);
   if (group.size() == 1 || values.empty()) return {};
   switch (options.algorithm) {
     case Algorithm::automatic:
-      if (std::optional<Status> done = endpoint.native_all_reduce(group, values, options.deadline)) return *std::move(done);
+      if (std::optional<Status> done = endpoint.native_all_reduce(group, values, deadline)) return *std::move(done);
       if (values.size() < kFlatBelow) return flat_all_reduce(exchange, values);
       [[fallthrough]];
     case Algorithm::direct: {
       STARLING_TRY(direct_reduce_scatter(exchange, values));
-      Exchange gather(endpoint, group, Operation::gather, options.deadline);
+      Exchange gather(endpoint, group, Operation::gather, deadline);
       return direct_all_gather(gather, values);
     }
     case Algorithm::flat:
       return flat_all_reduce(exchange, values);
     case Algorithm::ring: {
       STARLING_TRY(ring_reduce_scatter(exchange, values));
-      Exchange gather(endpoint, group, Operation::gather, options.deadline);
+      Exchange gather(endpoint, group, Operation::gather, deadline);
       return ring_all_gather(gather, values);
     }
     case Algorithm::hierarchical:
       if (options.subgroup < 1) throw UserError(fmt::format("the subgroup has {} members, but it needs at least 1", options.subgroup));
-      return hierarchical_all_reduce(endpoint, group, values, options);
+      return hierarchical_all_reduce(endpoint, group, values, options.subgroup, deadline);
   }
   return {};
 }

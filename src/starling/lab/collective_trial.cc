@@ -80,10 +80,9 @@ std::vector<Algorithm> algorithms_of(const std::string& operation) {
 void check_algorithm(const std::string& operation, Algorithm algorithm) {
   const std::vector<Algorithm> algorithms = algorithms_of(operation);
   if (std::find(algorithms.begin(), algorithms.end(), algorithm) != algorithms.end()) return;
-  std::vector<std::string> names;
-  for (const Algorithm candidate : algorithms) names.emplace_back(collective::to_string(candidate));
-  throw UserError(
-      fmt::format("{} has no algorithm '{}', but it has {}", operation, collective::to_string(algorithm), fmt::join(names, ", ")));
+  std::string names;
+  for (const Algorithm candidate : algorithms) names += fmt::format("{}{}", names.empty() ? "" : ", ", collective::to_string(candidate));
+  throw UserError(fmt::format("{} has no algorithm '{}', but it has {}", operation, collective::to_string(algorithm), names));
 }
 
 CollectiveResult run_collective_trial(fabric::Fabric& fabric, const CollectiveTrial& trial) {

@@ -105,21 +105,18 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
   const Time begin = world_.now();
   const Time until = deadline.resolve(begin, world_.options().timeout);
   Wake wake = Wake::signal;
-  const auto failure = [&](FailureKind kind, std::string awaited, std::string detail) {
-    return Failure{kind, state_.rank, to, std::move(awaited), world_.now() - begin, std::move(detail)};
-  };
   for (;;) {
     if (wake == Wake::crashed) return crashed(state_.rank);
-    const bool gives_up = wake != Wake::signal;
     if (wake != Wake::deadlock && world_.rank(to).seen_as != PeerState::alive) {
-      return failure(FailureKind::peer_lost, fmt::format("rank {} to take a message with tag {}", to, tag), "it is gone");
+      return Failure{FailureKind::peer_lost, state_.rank, to, fmt::format("rank {} to take a message with tag {}", to, tag),
+                     world_.now() - begin,   "it is gone"};
     }
     // Before looking for room: after a deadlock there may be some where another rank has already given up.
     if (wake != Wake::deadlock && world_.has_room(state_, to, payload.size_bytes())) {
       world_.send(state_, to, tag, std::move(payload));
       return {};
     }
-    if (gives_up) {
+    if (wake != Wake::signal) {
       return given_up(wake, state_.rank, to, fmt::format("room at rank {} for a message with tag {}", to, tag), world_.now() - begin,
                       "earlier messages lie there unread or are still on their way");
     }
