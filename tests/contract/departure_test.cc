@@ -124,8 +124,9 @@ TEST_P(DepartureTest, ASenderThatWaitsForRoomHearsOfIt) {
   FabricOptions few = options();
   few.queue_messages = 1;
   run(few, [&](Endpoint& endpoint) -> Status {
+    STARLING_TRY(collective::barrier(endpoint, Group::world(endpoint.size())));
     if (endpoint.rank() == 0) {
-      endpoint.sleep(20ms);
+      endpoint.sleep(300ms);
       return {};
     }
     STARLING_TRY(endpoint.send(0, 1, {}));
@@ -179,6 +180,7 @@ TEST_P(DepartureTest, ACollectiveThatAMemberDoesNotJoinTimesOut) {
     SCOPED_TRACE(collective::to_string(algorithm));
     const std::unique_ptr<Fabric> fabric = make_fabric(fabric_name(), options());
     const RunReport report = fabric->run([&](Endpoint& endpoint) -> Status {
+      STARLING_TRY(collective::barrier(endpoint, Group::world(endpoint.size())));
       if (endpoint.rank() == 0) {
         endpoint.sleep(400ms);  // Alive, but elsewhere.
         return {};
