@@ -1,0 +1,40 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// A buffer of floats that starts at a cache line.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <span>
+
+namespace starling {
+
+class AlignedFloats {
+ public:
+  AlignedFloats() = default;
+  explicit AlignedFloats(std::size_t size) { grow(size); }
+
+  // Makes room for at least `size` floats, all zero; the old ones are lost. Does nothing if there is room already, so that a buffer that has
+  // reached its size costs no more allocation.
+  void grow(std::size_t size) {
+    if (size <= size_) return;
+    data_.reset(new (std::align_val_t{kAlignment}) float[size]());
+    size_ = size;
+  }
+
+  float* data() { return data_.get(); }
+  const float* data() const { return data_.get(); }
+  std::size_t size() const { return size_; }
+  std::span<float> span() { return {data_.get(), size_}; }
+
+ private:
+  static constexpr std::size_t kAlignment = 64;
+  struct Free {
+    void operator()(float* data) const { ::operator delete[](data, std::align_val_t{kAlignment}); }
+  };
+  std::unique_ptr<float[], Free> data_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace starling
