@@ -1,6 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake.
+// The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake, 3 a run
+// diverged, 130 a run was interrupted and can be resumed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -34,12 +35,14 @@ std::string command_hint(CLI::App& app, const std::string& name) {
 int run(int argc, char** argv) {
   CLI::App app(
       "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between.\n"
-      "This version has the ground it will stand on: ranks on threads or in a deterministic simulator, and collectives.",
+      "This version trains on one worker, and has the ground for more: ranks on threads or in a deterministic simulator, and collectives.",
       "starling");
   app.set_version_flag("--version", std::string("starling ") + starling::kVersion);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   app.footer("'starling COMMAND --help' explains a command.");
+  starling::cli::add_train_command(app);
+  starling::cli::add_evaluate_command(app);
   starling::cli::add_collective_command(app);
   try {
     app.parse(argc, argv);
@@ -73,6 +76,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const starling::cli::ExitCode& code) {
+    return code.value;
   } catch (const starling::UserError& error) {
     std::fprintf(stderr, "starling: %s\n", error.what());
     return 2;

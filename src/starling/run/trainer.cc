@@ -291,6 +291,7 @@ Progress Trainer::progress() const {
           .epochs = config_.epochs,
           .samples = state_.samples,
           .samples_per_second = rate,
+          .seconds = state_.total_seconds - earlier_total_seconds_,
           .seconds_left = rate > 0 ? std::max(0.0, left / rate) : 0,
           .train_loss = running_loss(),
           .test_loss = state_.test_loss,

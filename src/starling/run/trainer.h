@@ -39,6 +39,7 @@ struct Progress {
   std::uint64_t epochs = 0;
   std::uint64_t samples = 0;
   double samples_per_second = 0;  // Since the run was started or resumed.
+  double seconds = 0;             // Since the run was started or resumed, all included.
   double seconds_left = 0;
   std::optional<double> train_loss{};  // Mean of this epoch so far; at the end of an epoch, of that epoch.
   std::optional<double> test_loss{};   // Of the last evaluation.
