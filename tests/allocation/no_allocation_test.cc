@@ -1,0 +1,72 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// A program of its own, because it counts every allocation in it.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+#include "starling/compute/model.h"
+#include "starling/optim/optimiser.h"
+#include "unit/compute/random_networks.h"
+
+namespace {
+std::atomic<long> allocations{0};
+
+void* counted(std::size_t size, std::size_t alignment) {
+  ++allocations;
+  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+}  // namespace
+
+void* operator new(std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new[](std::size_t size) { return counted(size, alignof(std::max_align_t)); }
+void* operator new(std::size_t size, std::align_val_t alignment) { return counted(size, static_cast<std::size_t>(alignment)); }
+void* operator new[](std::size_t size, std::align_val_t alignment) { return counted(size, static_cast<std::size_t>(alignment)); }
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+
+namespace starling::compute {
+namespace {
+
+TEST(NoAllocation, AStepAllocatesNothingOnceTheLargestBatchWasSeen) {
+  RandomStream random(1, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 28, 28}, 70, 10, true);
+  const std::vector<std::uint32_t> indices = all_indices(70);
+  for (const char* model : {"lenet5", "mlp:784-300-10", "conv 4 3x3 pad 1, batchnorm, relu, avgpool 2, dropout 0.5, tanh, dense 10, mse"}) {
+    for (const char* rule : {"sgd", "momentum", "nesterov", "adagrad", "adam", "lars"}) {
+      const std::unique_ptr<Replica> replica = make_replica(model, Problem::of(samples), 1, 0);
+      const std::unique_ptr<optim::Optimiser> optimiser =
+          optim::make_optimiser({.name = rule, .weight_decay = 0.01, .clip_norm = 1}, replica->layout());
+      const auto step = [&](std::size_t size, std::uint64_t number) {
+        replica->compute_gradient({.samples = &samples, .indices = std::span(indices).first(size), .number = number});
+        optimiser->step(replica->weights(), replica->gradient(), 0.01);
+        replica->evaluate({.samples = &samples, .indices = std::span(indices).first(size), .number = number}, {});
+      };
+      step(70, 0);
+      const long before = allocations;
+      step(70, 1);
+      step(33, 2);
+      step(1, 3);
+      EXPECT_EQ(allocations - before, 0) << model << " with " << rule;
+    }
+  }
+}
+
+TEST(NoAllocation, TheCounterCounts) {
+  const long before = allocations;
+  const std::vector<int> numbers(100);
+  EXPECT_EQ(allocations - before, 1);
+}
+
+}  // namespace
+}  // namespace starling::compute

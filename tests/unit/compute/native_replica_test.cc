@@ -1,0 +1,243 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/compute/native/native_replica.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <limits>
+#include <new>
+
+#include "starling/base/error.h"
+#include "starling/compute/model.h"
+#include "unit/compute/random_networks.h"
+#include "unit/compute/reference_network.h"
+
+namespace starling::compute {
+namespace {
+
+// The gradient of every slice, and the loss, against the plain reference.
+void expect_like_reference(Replica& replica, const Network& network, const data::Batch& batch) {
+  ReferenceNetwork reference(network, replica.weights());
+  const double loss = replica.compute_gradient(batch);
+  EXPECT_NEAR(loss, reference.compute_gradient(batch), 1e-5 * (1 + std::abs(loss)));
+  const std::span<const float> gradient = replica.gradient();
+  // Slices whose gradient is nothing but rounding (a bias before batch norm) are measured by the whole.
+  double whole = 0;
+  for (const double g : reference.gradient()) whole += g * g;
+  for (const params::Slice& slice : replica.layout().slices()) {
+    if (slice.kind == params::SliceKind::buffer) continue;
+    const std::span<const double> expected = std::span(reference.gradient()).subspan(slice.offset, slice.size);
+    double norm = 0;
+    double difference = 0;
+    for (std::size_t i = 0; i < slice.size; ++i) {
+      norm += expected[i] * expected[i];
+      difference += (gradient[slice.offset + i] - expected[i]) * (gradient[slice.offset + i] - expected[i]);
+    }
+    EXPECT_LE(std::sqrt(difference), 1e-4 * std::sqrt(norm) + 1e-6 * std::sqrt(whole)) << slice.name;
+  }
+}
+
+TEST(ReferenceNetwork, AgreesWithFiniteDifferences) {
+  RandomStream random(5, 0, "test");
+  const data::Samples samples = random_samples(random, {2, 7, 6}, 5, 3, true);
+  const std::vector<std::uint32_t> indices = all_indices(5);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+  for (const char* text : {"conv 3 3x2 stride 2 pad 1, batchnorm, tanh, avgpool 2 stride 1, dense 4, sigmoid, dense 3",
+                           "maxpool 2, conv 2 2x2 no bias, relu, dense 3, mse"}) {
+    const Network network = parse_network(text, Problem::of(samples));
+    std::vector<float> weights(layout_of(network).size());
+    initialise(network, 3, weights);
+    ReferenceNetwork reference(network, weights);
+    reference.compute_gradient(batch);
+    const Numbers gradient = reference.gradient();
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      const double weight = reference.weights()[i];
+      reference.weights()[i] = weight + 1e-6;
+      const double above = reference.forward(batch, true);
+      reference.weights()[i] = weight - 1e-6;
+      const double below = reference.forward(batch, true);
+      reference.weights()[i] = weight;
+      EXPECT_NEAR(gradient[i], (above - below) / 2e-6, 1e-7) << text << " weight " << i;
+    }
+  }
+}
+
+TEST(NativeReplica, GradientsOfTheNamedModelsAreThoseOfTheReference) {
+  RandomStream random(74, 0, "test");  // A seed for which no maximum and no relu is decided by rounding.
+  const data::Samples images = random_samples(random, {1, 28, 28}, 19, 10, true);
+  const data::Samples colours = random_samples(random, {3, 32, 32}, 3, 10, true);
+  const data::Samples numbers = random_samples(random, {12, 1, 1}, 50, 1, false);
+  const auto check = [](const char* model, const data::Samples& samples) {
+    SCOPED_TRACE(model);
+    const std::vector<std::uint32_t> indices = all_indices(samples.count);
+    const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+    const std::unique_ptr<Replica> replica = make_replica(model, Problem::of(samples), 1, 0);
+    expect_like_reference(*replica, parse_network(model, Problem::of(samples)), batch);
+  };
+  check("lenet5", images);
+  check("softmax", images);
+  check("mlp:784-150-10", images);  // The first layer goes to gemm, the second does not.
+  check("cifar10-full", colours);
+  check("quadratic", numbers);
+}
+
+// Both forms of an edge, every conversion between them, and what works in place on either.
+TEST(NativeReplica, LargeAndSmallLayersMix) {
+  RandomStream random(8, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 20, 20}, 37, 6, true);
+  const std::vector<std::uint32_t> indices = all_indices(37);
+  for (const char* text :
+       {"dense 300, relu, dense 350, tanh, batchnorm, dense 6", "conv 3 3x3, batchnorm, relu, dense 120, dropout 0, dense 6",
+        "conv 2 3x3, sigmoid, batchnorm, maxpool 2, dense 30, tanh, dropout 0, dense 6", "relu, dense 260, dense 6",
+        "batchnorm, conv 4 3x3, relu, maxpool 3 stride 2 ceil, dense 6", "maxpool 4, avgpool 2 stride 1, dense 6, tanh, sigmoid",
+        "dense 400, dense 300, dense 6"}) {
+    SCOPED_TRACE(text);
+    const Network network = parse_network(text, Problem::of(samples));
+    const std::unique_ptr<Replica> replica = native::make_native_replica(network, 3, 0);
+    for (const std::size_t count : {37U, 1U, 16U, 20U}) {
+      if (count == 1 && network.text.find("batchnorm") != std::string::npos) continue;  // The variance of one sample is no statistic.
+      SCOPED_TRACE(count);
+      expect_like_reference(*replica, network, {.samples = &samples, .indices = std::span(indices).first(count), .number = 0});
+    }
+  }
+}
+
+TEST(NativeReplica, GradientsOfRandomNetworksAreThoseOfTheReference) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    RandomStream random(seed, 0, "network");
+    const data::Shape shape{between(random, 1, 3), between(random, 1, 12), between(random, 1, 12)};
+    const bool images = between(random, 0, 3) > 0;
+    const std::size_t count = static_cast<std::size_t>(between(random, 2, 40));
+    const int answers = between(random, 2, 7);
+    const data::Samples samples = random_samples(random, shape, count, answers, images);
+    const std::string text = random_text(random, shape, answers);
+    SCOPED_TRACE(fmt::format("seed {}: {} on {}x{}x{}, batch {}", seed, text, shape.channels, shape.height, shape.width, count));
+    const Network network = parse_network(text, Problem::of(samples));
+    const std::unique_ptr<Replica> replica = native::make_native_replica(network, seed, 0);
+    const std::vector<std::uint32_t> indices = all_indices(count);
+    expect_like_reference(*replica, network, {.samples = &samples, .indices = indices, .number = 0});
+  }
+}
+
+TEST(NativeReplica, EvaluationCountsWhatTheReferencePredicts) {
+  RandomStream random(9, 0, "test");
+  const data::Samples samples = random_samples(random, {2, 9, 9}, 45, 4, true);
+  const std::vector<std::uint32_t> indices = all_indices(45);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+  const Network network = parse_network("conv 5 3x3, batchnorm, relu, maxpool 2, dropout 0.5, dense 4", Problem::of(samples));
+  const std::unique_ptr<Replica> replica = native::make_native_replica(network, 1, 0);
+  replica->compute_gradient(batch);  // So that the running statistics have moved.
+  ReferenceNetwork reference(network, replica->weights());
+  const std::vector<float> before(replica->weights().begin(), replica->weights().end());
+  std::vector<std::int32_t> predictions(45);
+  const Evaluation evaluation = replica->evaluate(batch, predictions);
+  EXPECT_NEAR(evaluation.loss_sum / 45, reference.forward(batch, false), 1e-5);
+  EXPECT_EQ(evaluation.samples, 45U);
+  std::size_t correct = 0;
+  for (std::size_t s = 0; s < 45; ++s) {
+    const auto row = reference.outputs().begin() + static_cast<std::ptrdiff_t>(s * 4);
+    const auto best = std::max_element(row, row + 4) - row;
+    EXPECT_EQ(predictions[s], best);
+    if (best == samples.labels[s]) ++correct;
+  }
+  EXPECT_EQ(evaluation.correct, correct);
+  EXPECT_TRUE(std::equal(before.begin(), before.end(), replica->weights().begin()));
+}
+
+TEST(NativeReplica, RunningStatisticsFollowTheBatches) {
+  data::Samples samples;
+  samples.shape = {1, 1, 1};
+  samples.count = 4;
+  samples.floats = {1, 2, 3, 6};  // Mean 3, unbiased variance 14 / 3.
+  samples.targets = {0, 0, 0, 0};
+  samples.outputs = 1;
+  const std::vector<std::uint32_t> indices = all_indices(4);
+  const std::unique_ptr<Replica> replica = make_replica("batchnorm, dense 1", Problem::of(samples), 1, 0);
+  replica->compute_gradient({.samples = &samples, .indices = indices, .number = 0});
+  const auto buffer = [&](const char* name) { return replica->weights()[replica->layout().find(name)->offset]; };
+  EXPECT_FLOAT_EQ(buffer("norm1.mean"), 0.3f);
+  EXPECT_FLOAT_EQ(buffer("norm1.variance"), static_cast<float>(0.9 + 1.4 / 3));
+}
+
+TEST(NativeReplica, DropoutIsAFunctionOfSeedRankAndBatch) {
+  RandomStream random(10, 0, "test");
+  const data::Samples samples = random_samples(random, {30, 1, 1}, 64, 5, false);
+  const std::vector<std::uint32_t> indices = all_indices(64);
+  const auto gradient = [&](std::uint64_t seed, std::uint32_t rank, std::uint64_t number, const char* model) {
+    const std::unique_ptr<Replica> replica = make_replica(model, Problem::of(samples), 1, rank);
+    if (seed != 1) {
+      const std::unique_ptr<Replica> other = make_replica(model, Problem::of(samples), seed, rank);
+      std::copy(replica->weights().begin(), replica->weights().end(), other->weights().begin());
+      other->compute_gradient({.samples = &samples, .indices = indices, .number = number});
+      return std::vector<float>(other->gradient().begin(), other->gradient().end());
+    }
+    replica->compute_gradient({.samples = &samples, .indices = indices, .number = number});
+    return std::vector<float>(replica->gradient().begin(), replica->gradient().end());
+  };
+  const char* model = "dense 50, relu, dropout 0.3, dense 5, mse";
+  const std::vector<float> first = gradient(1, 0, 7, model);
+  EXPECT_EQ(first, gradient(1, 0, 7, model));
+  EXPECT_NE(first, gradient(1, 0, 8, model));
+  EXPECT_NE(first, gradient(1, 1, 7, model));
+  EXPECT_NE(first, gradient(2, 0, 7, model));
+}
+
+TEST(NativeReplica, DropoutKeepsTheMeanAndDropsItsShare) {
+  data::Samples samples;
+  samples.shape = {1000, 1, 1};
+  samples.count = 16;
+  samples.floats.assign(16000, 1.0f);
+  samples.targets.assign(16, 0.0f);
+  samples.outputs = 1;
+  const std::vector<std::uint32_t> indices = all_indices(16);
+  const std::unique_ptr<Replica> replica = make_replica("dropout 0.25, dense 1 no bias", Problem::of(samples), 1, 0);
+  std::fill(replica->weights().begin(), replica->weights().end(), 0.001f);
+  // Outputs are the share of inputs kept, over 0.75: close to 1, and their squares the loss.
+  const double loss = replica->compute_gradient({.samples = &samples, .indices = indices, .number = 1});
+  EXPECT_NEAR(loss, 1, 0.02);
+  // A weight's gradient is twice the mean over samples of output × kept / 0.75: 0 for none kept, 2.67 for all.
+  EXPECT_NEAR(std::accumulate(replica->gradient().begin(), replica->gradient().end(), 0.0) / 1000, 2, 0.05);
+  EXPECT_NEAR(replica->evaluate({.samples = &samples, .indices = indices, .number = 1}, {}).loss_sum, 16, 0.001);
+}
+
+TEST(NativeReplica, TheSameBitsEveryTimeAndForEveryPlaceInMemory) {
+  RandomStream random(11, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 28, 28}, 50, 10, true);
+  const std::vector<std::uint32_t> indices = all_indices(50);
+  for (const char* model : {"lenet5", "mlp:784-200-10"}) {
+    const std::unique_ptr<Replica> first = make_replica(model, Problem::of(samples), 4, 0);
+    const std::unique_ptr<Replica> second = make_replica(model, Problem::of(samples), 4, 0);
+    second->compute_gradient({.samples = &samples, .indices = std::span(indices).first(3), .number = 0});  // Grows later.
+    const double loss = first->compute_gradient({.samples = &samples, .indices = indices, .number = 0});
+    EXPECT_EQ(loss, second->compute_gradient({.samples = &samples, .indices = indices, .number = 0}));
+    EXPECT_TRUE(std::equal(first->gradient().begin(), first->gradient().end(), second->gradient().begin()));
+  }
+}
+
+TEST(NativeReplica, ANumberThatIsNoneReachesTheLoss) {
+  RandomStream random(12, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 28, 28}, 5, 10, true);
+  const std::vector<std::uint32_t> indices = all_indices(5);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for (const char* name : {"conv1.weight", "conv1.bias", "conv2.weight", "dense1.weight", "dense3.bias"}) {
+      const std::unique_ptr<Replica> replica = make_replica("lenet5", Problem::of(samples), 1, 0);
+      replica->weights()[replica->layout().find(name)->offset] = bad;
+      EXPECT_FALSE(std::isfinite(replica->compute_gradient(batch))) << name << " " << bad;
+      EXPECT_FALSE(std::isfinite(replica->evaluate(batch, {}).loss_sum)) << name << " " << bad;
+    }
+  }
+}
+
+TEST(NativeReplica, ABatchOfNoSamplesOrOfAnotherShapeIsRefused) {
+  RandomStream random(13, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 4, 4}, 5, 2, true);
+  const data::Samples others = random_samples(random, {1, 5, 5}, 5, 2, true);
+  const std::vector<std::uint32_t> indices = all_indices(5);
+  const std::unique_ptr<Replica> replica = make_replica("dense 2", Problem::of(samples), 1, 0);
+  EXPECT_THROW(replica->compute_gradient({.samples = &samples, .indices = {}, .number = 0}), BrokenInvariant);
+  EXPECT_THROW(replica->compute_gradient({.samples = &others, .indices = indices, .number = 0}), BrokenInvariant);
+}
+
+}  // namespace
+}  // namespace starling::compute
