@@ -10,5 +10,6 @@ class App;
 namespace starling::cli {
 
 void add_collective_command(CLI::App& app);
+void add_data_command(CLI::App& app);
 
 }  // namespace starling::cli
