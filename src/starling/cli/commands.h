@@ -17,6 +17,7 @@ inline constexpr int kDiverged = 3;
 inline constexpr int kInterrupted = 130;  // As of a program that SIGINT ends.
 
 void add_collective_command(CLI::App& app);
+void add_data_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 
