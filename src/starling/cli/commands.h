@@ -9,6 +9,16 @@ class App;
 
 namespace starling::cli {
 
+// Thrown by a command that has said all there is to say, and ends the program with this code.
+struct ExitCode {
+  int value = 0;
+};
+inline constexpr int kDiverged = 3;
+inline constexpr int kInterrupted = 130;  // As of a program that SIGINT ends.
+
 void add_collective_command(CLI::App& app);
+void add_data_command(CLI::App& app);
+void add_evaluate_command(CLI::App& app);
+void add_train_command(CLI::App& app);
 
 }  // namespace starling::cli

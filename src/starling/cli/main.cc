@@ -1,6 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake.
+// The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake, 3 a run
+// diverged, 130 a run was interrupted and can be resumed.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -13,14 +14,19 @@
 
 namespace {
 
+// The command that was given: 'data fetch' rather than 'data'.
+CLI::App& innermost(CLI::App& app) {
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  return given.empty() ? app : innermost(*given.front());
+}
+
 // " Did you mean '--ranks'?" for a flag that the command does not have.
-std::string flag_hint(const CLI::App& app) {
-  for (const CLI::App* command : app.get_subcommands()) {
-    std::vector<std::string> names;
-    for (const CLI::Option* option : command->get_options()) names.push_back("--" + option->get_single_name());
-    for (const std::string& extra : command->remaining()) {
-      if (std::string hint = starling::nearest_name_hint(extra, names); !hint.empty()) return hint;
-    }
+std::string flag_hint(CLI::App& app) {
+  const CLI::App& command = innermost(app);
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) names.push_back("--" + option->get_single_name());
+  for (const std::string& extra : command.remaining()) {
+    if (std::string hint = starling::nearest_name_hint(extra, names); !hint.empty()) return hint;
   }
   return "";
 }
@@ -34,13 +40,16 @@ std::string command_hint(CLI::App& app, const std::string& name) {
 int run(int argc, char** argv) {
   CLI::App app(
       "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between.\n"
-      "This version has the ground it will stand on: ranks on threads or in a deterministic simulator, and collectives.",
+      "This version trains on one worker, and has the ground for more: ranks on threads or in a deterministic simulator, and collectives.",
       "starling");
   app.set_version_flag("--version", std::string("starling ") + starling::kVersion);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   app.footer("'starling COMMAND --help' explains a command.");
+  starling::cli::add_train_command(app);
+  starling::cli::add_evaluate_command(app);
   starling::cli::add_collective_command(app);
+  starling::cli::add_data_command(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
@@ -53,12 +62,14 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "starling: %s.%s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what(), flag_hint(app).c_str());
     return 2;
   } catch (const CLI::RequiredError& error) {
-    const std::vector<std::string> unknown = app.remaining();
-    if (unknown.empty()) {
+    CLI::App& command = innermost(app);
+    const std::vector<std::string> unknown = command.remaining();
+    const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
+    if (unknown.empty() || !has_commands) {
       std::fprintf(stderr, "starling: %s\nTry 'starling --help'.\n", error.what());
     } else {
       std::fprintf(stderr, "starling: there is no command '%s'.%s\nTry 'starling --help'.\n", unknown[0].c_str(),
-                   command_hint(app, unknown[0]).c_str());
+                   command_hint(command, unknown[0]).c_str());
     }
     return 2;
   } catch (const CLI::ParseError& error) {
@@ -73,6 +84,8 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const starling::cli::ExitCode& code) {
+    return code.value;
   } catch (const starling::UserError& error) {
     std::fprintf(stderr, "starling: %s\n", error.what());
     return 2;

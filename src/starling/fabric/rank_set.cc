@@ -43,6 +43,16 @@ RankSet RankSet::parse(std::string_view text, std::string_view what) {
   }
 }
 
+std::string RankSet::text() const {
+  if (ranges_.empty()) return "all";
+  std::string text;
+  for (const auto& [first, last] : ranges_) {
+    if (!text.empty()) text += ',';
+    text += first == last ? std::to_string(first) : fmt::format("{}-{}", first, last);
+  }
+  return text;
+}
+
 bool RankSet::contains(Rank rank) const {
   return ranges_.empty() ||
          std::any_of(ranges_.begin(), ranges_.end(), [rank](const auto& range) { return range.first <= rank && rank <= range.second; });

@@ -20,6 +20,9 @@ class RankSet {
   // Throws UserError naming `what`.
   static RankSet parse(std::string_view text, std::string_view what);
 
+  // The form that parse() reads.
+  std::string text() const;
+
   bool contains(Rank rank) const;
 
   // Throws UserError if the set names a rank that a fabric of `ranks` ranks does not have.

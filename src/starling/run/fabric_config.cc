@@ -3,17 +3,15 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <limits>
-#include <sstream>
+#include <cmath>
 
 #include "starling/base/error.h"
+#include "starling/base/file.h"
 #include "starling/base/units.h"
 #include "starling/fabric/sim/sim_fabric.h"
 #include "starling/fabric/threads/threads_fabric.h"
-#include "starling/run/toml_table.h"
+#include "starling/run/toml_read.h"
+#include "starling/run/toml_write.h"
 
 namespace starling::run {
 namespace {
@@ -23,56 +21,9 @@ using fabric::MessageFault;
 using fabric::RankSet;
 using fabric::SimOptions;
 
-// Each reads one key into a target, which keeps its value if the key is absent.
-
-void read(TomlTable& table, std::string_view key, Duration& target) {
-  if (const auto text = table.string(key)) table.locate(key, [&] { target = parse_duration(*text, key); });
-}
-
-void read(TomlTable& table, std::string_view key, std::optional<Duration>& target) {
-  if (const auto text = table.string(key)) table.locate(key, [&] { target = parse_duration(*text, key); });
-}
-
-void read(TomlTable& table, std::string_view key, Distribution& target) {
-  if (const auto text = table.string(key)) table.locate(key, [&] { target = Distribution::parse(*text, key); });
-}
-
-void read(TomlTable& table, std::string_view key, RankSet& target) {
-  if (const auto text = table.text(key)) table.locate(key, [&] { target = RankSet::parse(*text, key); });
-}
-
-void read(TomlTable& table, std::string_view key, double& target) {
-  if (const auto value = table.number(key)) target = *value;
-}
-
-void read(TomlTable& table, std::string_view key, bool& target) {
-  if (const auto value = table.boolean(key)) target = *value;
-}
-
-void read(TomlTable& table, std::string_view key, std::string& target) {
-  if (auto value = table.string(key)) target = *std::move(value);
-}
-
-template <class Integer>
-requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) void read(TomlTable& table, std::string_view key, Integer& target) {
-  const std::optional<std::int64_t> value = table.integer(key);
-  if (!value) return;
-  table.locate(key, [&] {
-    if (!std::in_range<Integer>(*value)) {
-      throw UserError(fmt::format("{} is {}, but it must be between {} and {}", key, *value, std::numeric_limits<Integer>::min(),
-                                  std::numeric_limits<Integer>::max()));
-    }
-    target = static_cast<Integer>(*value);
-  });
-}
-
 void read_interval(TomlTable& table, Interval& interval) {
   read(table, "from", interval.from);
   read(table, "until", interval.until);
-}
-
-void read(TomlTable& table, std::string_view key, std::optional<Distribution>& target) {
-  if (const auto text = table.string(key)) table.locate(key, [&] { target = Distribution::parse(*text, key); });
 }
 
 // For a LinkModel or a LinkRule.
@@ -163,11 +114,85 @@ void read_faults(TomlTable& sim, SimOptions& options) {
   }
 }
 
+// What is written stands in the order in which docs/simulator.md describes it.
+
+void write_compute(const SimOptions& options, TomlWriter& writer) {
+  writer.table("sim.compute");
+  writer.put("time_per_unit", options.compute.time_per_unit.text());
+  for (const fabric::SpeedRule& rule : options.compute.speeds) {
+    writer.element("sim.speed");
+    writer.put("ranks", rule.ranks.text());
+    writer.put("factor", rule.factor);
+  }
+}
+
+// An infinite bandwidth is the default, and has no other form than to be left out.
+void write_bandwidth(double bytes_per_second, TomlWriter& writer) {
+  if (!std::isinf(bytes_per_second)) writer.put("bandwidth", fmt::format("{}B/s", bytes_per_second));
+}
+
+void write_network(const fabric::NetworkModel& network, TomlWriter& writer) {
+  writer.table("sim.network");
+  writer.put("latency", network.link.latency);
+  write_bandwidth(network.link.bytes_per_second, writer);
+  writer.put("jitter", network.link.jitter.text());
+  writer.put("serialise_sending", network.serialise_sending);
+  writer.put("serialise_receiving", network.serialise_receiving);
+  for (const fabric::LinkRule& rule : network.rules) {
+    writer.element("sim.link");
+    writer.put("from", rule.from.text());
+    writer.put("to", rule.to.text());
+    if (rule.latency) writer.put("latency", *rule.latency);
+    if (rule.bytes_per_second) write_bandwidth(*rule.bytes_per_second, writer);
+    if (rule.jitter) writer.put("jitter", rule.jitter->text());
+  }
+}
+
+void write_interval(const Interval& interval, TomlWriter& writer) {
+  writer.put("from", interval.from);
+  if (interval.until != kEndOfTime) writer.put("until", interval.until);
+}
+
+void write_message_faults(const std::vector<MessageFault>& faults, const std::string& name, TomlWriter& writer) {
+  for (const MessageFault& fault : faults) {
+    writer.element(name);
+    writer.put("from", fault.from.text());
+    writer.put("to", fault.to.text());
+    writer.put("probability", fault.probability);
+    if (name == "sim.spike") writer.put("delay", fault.delay.text());
+  }
+}
+
+void write_faults(const fabric::FaultModel& faults, TomlWriter& writer) {
+  for (const fabric::CrashRule& crash : faults.crashes) {
+    writer.element("sim.crash");
+    writer.put("rank", crash.rank);
+    if (crash.time) writer.put("at", *crash.time);
+    if (!crash.point.empty()) writer.put("point", crash.point);
+    writer.put("count", crash.count);
+    if (crash.restart_after) writer.put("restart_after", *crash.restart_after);
+  }
+  write_message_faults(faults.drops, "sim.drop", writer);
+  write_message_faults(faults.duplicates, "sim.duplicate", writer);
+  write_message_faults(faults.spikes, "sim.spike", writer);
+  for (const fabric::PartitionRule& rule : faults.partitions) {
+    writer.element("sim.partition");
+    writer.put("ranks", rule.ranks.text());
+    write_interval(rule.interval, writer);
+    writer.put("drop", rule.drop);
+  }
+  for (const fabric::SlowRule& rule : faults.slow) {
+    writer.element("sim.slow");
+    writer.put("ranks", rule.ranks.text());
+    writer.put("times", rule.times);
+    write_interval(rule.interval, writer);
+  }
+}
+
 }  // namespace
 
-FabricConfig parse_fabric_config(const std::string& text, const std::string& origin) {
+FabricConfig read_fabric_tables(TomlTable& file) {
   FabricConfig config;
-  TomlTable file = TomlTable::parse(text, origin);
   if (auto table = file.table("fabric")) {
     read(*table, "name", config.name);
     read(*table, "ranks", config.sim.ranks);
@@ -195,16 +220,43 @@ FabricConfig parse_fabric_config(const std::string& text, const std::string& ori
     read_faults(*sim, config.sim);
     sim->reject_unknown_keys();
   }
+  return config;
+}
+
+void write_fabric_tables(const FabricConfig& config, TomlWriter& writer) {
+  const SimOptions& options = config.sim;
+  writer.table("fabric");
+  writer.put("name", config.name);
+  writer.put("ranks", options.ranks);
+  writer.put("seed", options.seed);
+  writer.put("timeout", options.timeout);
+  writer.put("queue_messages", options.queue_messages);
+  writer.put("queue_bytes", options.queue_bytes);
+  for (const fabric::DelayRule& rule : options.delays) {
+    writer.element("delay");
+    writer.put("point", rule.point);
+    writer.put("ranks", rule.ranks.text());
+    writer.put("time", rule.time.text());
+  }
+  if (config.name != "sim") return;
+  writer.table("sim");
+  writer.put("pool_threads", options.pool_threads);
+  writer.put("stack_bytes", options.stack_bytes);
+  writer.put("poll_cost", options.poll_cost);
+  writer.put("crash_detection", options.faults.detection);
+  write_compute(options, writer);
+  write_network(options.network, writer);
+  write_faults(options.faults, writer);
+}
+
+FabricConfig parse_fabric_config(const std::string& text, const std::string& origin) {
+  TomlTable file = TomlTable::parse(text, origin);
+  FabricConfig config = read_fabric_tables(file);
   file.reject_unknown_keys();
   return config;
 }
 
-FabricConfig read_fabric_config(const std::string& path) {
-  std::ifstream in(path);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) throw UserError(fmt::format("cannot read the configuration file '{}': {}", path, std::strerror(errno)));
-  return parse_fabric_config(text.str(), path);
-}
+FabricConfig read_fabric_config(const std::string& path) { return parse_fabric_config(read_file(path, "configuration file"), path); }
 
 std::unique_ptr<fabric::Fabric> make_fabric(const FabricConfig& config) {
   if (config.name == "threads") return std::make_unique<fabric::ThreadsFabric>(config.sim);

@@ -27,6 +27,16 @@ FabricConfig read_fabric_config(const std::string& path);
 // The same from a text; `origin` stands for the file's name in messages.
 FabricConfig parse_fabric_config(const std::string& text, const std::string& origin);
 
+class TomlTable;
+class TomlWriter;
+
+// The tables of the fabric in a file that has others beside them; those are left to the caller.
+FabricConfig read_fabric_tables(TomlTable& file);
+
+// Writes all keys (those of the simulator only where it is the fabric), so that reading it back gives the same configuration. The trace is
+// not part of it.
+void write_fabric_tables(const FabricConfig& config, TomlWriter& writer);
+
 // Throws UserError for an unknown name or options out of range. Delays, and whatever else is not of the simulator alone, count on every
 // fabric.
 std::unique_ptr<fabric::Fabric> make_fabric(const FabricConfig& config);

@@ -91,6 +91,18 @@ std::optional<std::string> TomlTable::text(std::string_view key) {
   return value->as_string().str;
 }
 
+std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) state_->wrong_type(key, *value, "a list of numbers, as in [30, 60]");
+  std::vector<double> result;
+  for (const toml::value& element : value->as_array()) {
+    if (!element.is_integer() && !element.is_floating()) state_->wrong_type(key, element, "a list of numbers, as in [30, 60]");
+    result.push_back(element.is_integer() ? static_cast<double>(element.as_integer()) : element.as_floating());
+  }
+  return result;
+}
+
 std::optional<TomlTable> TomlTable::table(std::string_view key) {
   const toml::value* value = state_->find(key);
   if (value == nullptr) return std::nullopt;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "starling/base/error.h"
+#include "starling/run/toml_write.h"
 
 namespace starling::run {
 namespace {
@@ -18,8 +19,7 @@ TEST(FabricConfig, AnEmptyFileIsTheDefaults) {
 }
 
 // Every key that docs/simulator.md lists, with a value that is not the default.
-TEST(FabricConfig, ReadsEveryKey) {
-  const FabricConfig config = parse_fabric_config(R"(
+constexpr const char* kEveryKey = R"(
 [fabric]
 name = "sim"
 ranks = 16
@@ -90,8 +90,9 @@ drop = true
 ranks = 5
 times = 4
 from = "3s"
-)",
-                                                  "test.toml");
+)";
+
+void expect_every_key(const FabricConfig& config) {
   const fabric::SimOptions& sim = config.sim;
   EXPECT_EQ(config.name, "sim");
   EXPECT_EQ(sim.ranks, 16);
@@ -138,6 +139,18 @@ from = "3s"
   EXPECT_EQ(sim.faults.slow[0].times, 4);
   EXPECT_EQ(sim.faults.slow[0].interval.from, 3s);
   EXPECT_EQ(make_fabric(config)->size(), 16);
+}
+
+TEST(FabricConfig, ReadsEveryKey) { expect_every_key(parse_fabric_config(kEveryKey, "test.toml")); }
+
+TEST(FabricConfig, WhatIsWrittenReadsBackTheSame) {
+  TomlWriter writer;
+  write_fabric_tables(parse_fabric_config(kEveryKey, "test.toml"), writer);
+  const FabricConfig again = parse_fabric_config(writer.text(), "again.toml");
+  expect_every_key(again);
+  TomlWriter second;
+  write_fabric_tables(again, second);
+  EXPECT_EQ(second.text(), writer.text());
 }
 
 TEST(FabricConfig, WhatIsWrongIsSaidWithLineAndKey) {

@@ -1,0 +1,192 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <csignal>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
+#include "starling/base/error.h"
+#include "starling/cli/commands.h"
+#include "starling/cli/train_console.h"
+#include "starling/cli/train_flags.h"
+#include "starling/compute/model.h"
+#include "starling/data/dataset.h"
+#include "starling/run/checkpoint.h"
+#include "starling/run/run_config.h"
+#include "starling/run/run_directory.h"
+#include "starling/run/trainer.h"
+
+namespace starling::cli {
+namespace {
+
+std::atomic<int> interrupts{0};
+static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait for a lock");
+
+// The first asks the run to end with a checkpoint, the second ends it.
+extern "C" void on_interrupt(int) {
+  if (interrupts.fetch_add(1) > 0) ::_exit(kInterrupted);
+}
+
+void catch_interrupts() {
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+// A run that is ready to begin or to go on.
+struct Prepared {
+  run::RunConfig config;
+  std::optional<run::RunDirectory> directory{};
+  std::optional<run::Checkpoint> checkpoint{};
+};
+
+Prepared prepare_new(const TrainFlags& flags) {
+  if (!flags.checkpoint.empty()) throw UserError("--checkpoint says where to go on from: give it with --resume RUN");
+  Prepared prepared;
+  if (!flags.config.empty()) prepared.config = run::read_run_config(flags.config);
+  apply(flags, prepared.config);
+  run::validate(prepared.config);
+  run::RunDirectory::require_free(prepared.config.out);
+  return prepared;
+}
+
+Prepared prepare_resumed(const TrainFlags& flags) {
+  if (!flags.config.empty() || !flags.out.empty()) {
+    throw UserError(fmt::format("--resume {} takes configuration and directory from the run: leave --config and --out out", flags.resume));
+  }
+  Prepared prepared;
+  const run::RunConfig stored = run::RunDirectory::read_config(flags.resume);
+  prepared.config = stored;
+  apply(flags, prepared.config);
+  if (const auto conflict = run::conflict(stored, prepared.config)) {
+    throw UserError(
+        fmt::format("--resume goes on with the run as it was begun, but {}. Leave the flag out, or begin another run with --config "
+                    "{}/config.toml.",
+                    *conflict, flags.resume));
+  }
+  run::validate(prepared.config);
+  prepared.directory = run::RunDirectory::open(flags.resume);
+  const run::CheckpointStore store(prepared.directory->checkpoints_path());
+  // A run that was killed before its first checkpoint starts from the beginning.
+  if (!flags.checkpoint.empty() || store.latest()) {
+    prepared.checkpoint = store.read(flags.checkpoint.empty() ? "latest" : flags.checkpoint);
+    const std::uint64_t done = prepared.checkpoint->state.position.epoch;
+    if (done > prepared.config.epochs) {
+      throw UserError(fmt::format("the run has done {} epochs already, more than --epochs {}", done, prepared.config.epochs));
+    }
+  }
+  return prepared;
+}
+
+nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
+  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
+}
+
+double rate_of(const run::RunState& state) { return state.seconds > 0 ? static_cast<double>(state.samples) / state.seconds : 0; }
+
+void print_json(const Prepared& prepared, const run::TrainResult& result) {
+  const run::RunConfig& config = prepared.config;
+  const char* ending = result.ending == run::Ending::finished   ? "finished"
+                       : result.ending == run::Ending::diverged ? "diverged"
+                                                                : "interrupted";
+  const nlohmann::ordered_json json{{"strategy", "sequential"},
+                                    {"fabric", config.fabric.name},
+                                    {"workers", 1},
+                                    {"seed", config.seed()},
+                                    {"model", config.model},
+                                    {"data", config.data},
+                                    {"epochs", result.epochs},
+                                    {"steps", result.state.position.number},
+                                    {"samples", result.state.samples},
+                                    {"skipped_batches", result.state.skipped},
+                                    {"seconds", result.state.seconds},
+                                    {"total_seconds", result.state.total_seconds},
+                                    {"samples_per_second", rate_of(result.state)},
+                                    {"train_loss", number_or_null(result.train_loss)},
+                                    {"test_loss", number_or_null(result.state.test_loss)},
+                                    {"test_accuracy", number_or_null(result.state.test_accuracy)},
+                                    {"best_test_accuracy", number_or_null(result.state.best_test_accuracy)},
+                                    {"weights_sha256", result.weights_sha256},
+                                    {"run", prepared.directory->path()},
+                                    {"checkpoint", result.checkpoint},
+                                    {"ending", ending},
+                                    {"interrupted", result.ending == run::Ending::interrupted}};
+  fmt::print("{}\n", json.dump());
+}
+
+void print_summary(const Prepared& prepared, const run::TrainResult& result) {
+  const run::RunState& state = result.state;
+  fmt::print("{} epochs, {} steps, {} samples in {:.2f} s: {:.0f} samples/s\n", result.epochs, state.position.number, state.samples,
+             state.seconds, rate_of(state));
+  if (state.skipped > 0) fmt::print("skipped batches  {}\n", state.skipped);
+  if (result.train_loss) fmt::print("train loss       {:.4f}\n", *result.train_loss);
+  if (state.test_loss) fmt::print("test loss        {:.4f}\n", *state.test_loss);
+  if (state.test_accuracy) fmt::print("test accuracy    {:.2f} %\n", 100 * *state.test_accuracy);
+  fmt::print("weights          sha256 {}\n", result.weights_sha256);
+  fmt::print("run directory    {}\n", prepared.directory->path());
+  if (result.ending == run::Ending::finished && state.test_accuracy)
+    fmt::print("more             starling evaluate {}\n", prepared.directory->path());
+}
+
+void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
+  print_summary(prepared, result);
+  if (flags.json) print_json(prepared, result);
+  std::fflush(stdout);
+  if (result.ending == run::Ending::interrupted) {
+    fmt::print(stderr, "Interrupted. To go on:\n  starling train --resume {}\n", prepared.directory->path());
+    throw ExitCode{kInterrupted};
+  }
+  if (result.ending == run::Ending::diverged) {
+    fmt::print(stderr,
+               "starling: the run diverged: {}. The last checkpoint is from before: {}\n"
+               "Try a smaller --lr, --clip-norm 1 or a --warmup; --on-nan skip leaves such batches out.\n",
+               result.reason, result.checkpoint);
+    throw ExitCode{kDiverged};
+  }
+}
+
+void run_train(const TrainFlags& flags) {
+  Prepared prepared = flags.resume.empty() ? prepare_new(flags) : prepare_resumed(flags);
+  const run::RunConfig& config = prepared.config;
+  const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
+  const std::unique_ptr<compute::Replica> replica =
+      compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), 0);
+  // Nothing is written before this.
+  const bool resumed = prepared.directory.has_value();
+  if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
+
+  TrainConsole console;
+  run::Trainer trainer(config, *replica, dataset,
+                       {.directory = &*prepared.directory, .observer = &console, .stop = [] { return interrupts.load() > 0; }});
+  if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
+  if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
+  fmt::print(stderr, "{} on {}: {} parameters, {} samples, {} to test; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
+             replica->layout().parameter_count(), dataset.train.count, dataset.test.count, config.fabric.name, config.seed(),
+             resumed ? "resuming" : "writing to", prepared.directory->path(),
+             prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name) : "");
+  catch_interrupts();
+  const fabric::RunReport report = run::make_fabric(config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); });
+  console.clear();
+  report.rethrow();
+  if (!report.ok()) throw std::runtime_error(report.summary());
+  finish(flags, prepared, trainer.result());
+}
+
+}  // namespace
+
+void add_train_command(CLI::App& app) {
+  CLI::App* command = app.add_subcommand("train", "Train a model on one worker");
+  auto flags = std::make_shared<TrainFlags>();
+  add_train_flags(*command, *flags);
+  command->callback([flags] { run_train(*flags); });
+}
+
+}  // namespace starling::cli

@@ -1,0 +1,74 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/cli/train_flags.h"
+
+#include <CLI/CLI.hpp>
+
+namespace starling::cli {
+
+void add_train_flags(CLI::App& command, TrainFlags& flags) {
+  command.add_option("--model", flags.model, "A name, or a text such as 'dense 100, relu, dense 10' [lenet5]");
+  command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
+  command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are looked for first");
+  command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]");
+  command.add_option("--batch", flags.batch, "Samples per step [64]");
+  command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
+  command.add_option("--lr", flags.lr, "Learning rate [0.05]");
+  command.add_option("--momentum", flags.momentum, "Of momentum, nesterov and lars [0.9]");
+  command.add_option("--weight-decay", flags.weight_decay, "Times the weights, added to the gradient [0]");
+  command.add_option("--clip-norm", flags.clip_norm, "Longest gradient; longer ones are scaled down; 0 for no limit [0]");
+  command.add_option("--schedule", flags.schedule,
+                     "constant, polynomial[:POWER], multi-step:30,60[:GAMMA] or cosine[:FINAL_LR] [constant]");
+  command.add_option("--warmup", flags.warmup, "Epochs in which the learning rate rises to its value [0]");
+  command.add_option("--batch-warmup", flags.batch_warmup, "EPOCHS:FROM, in which the batch rises from FROM samples to its size [0]");
+  command.add_flag("--two-stage", flags.two_stage, "Plain SGD during the warm-up, then the optimizer");
+  command.add_option("--on-nan", flags.on_nan, "A loss or gradient that is not finite: stop the run, or skip the batch [stop]");
+  command.add_option("--seed", flags.seed, "Seed of first weights, order of batches and all else that is random [1]")
+      ->check(CLI::Range(0.0, 9e18));
+  command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
+  command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]");
+  command.add_option("--checkpoint-every", flags.checkpoint_every, "Epochs from one checkpoint to the next; 0 for the end only [1]");
+  command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
+  command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]");
+  command.add_option("--out", flags.out, "The run directory [the next free number in runs/]");
+  command.add_option("--config", flags.config, "TOML file; flags go on top");
+  command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer");
+  command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]");
+  command.add_flag("--json", flags.json, "Print the result as one JSON object, the last line of standard output");
+  command.footer(
+      "Examples:\n"
+      "  starling train                                           LeNet-5 on Fashion-MNIST, into runs/1\n"
+      "  starling train --optimizer adam --lr 0.001 --schedule cosine --warmup 1 --epochs 10 --out runs/a\n"
+      "  starling train --resume runs/a --epochs 20               ten epochs more\n"
+      "  starling train --config runs/a/config.toml --seed 2      the same again with another seed\n"
+      "Exit codes: 0 done, 1 failed, 2 a mistake in flags or files, 3 diverged, 130 interrupted (--resume goes on).");
+}
+
+void apply(const TrainFlags& flags, run::RunConfig& config) {
+  const auto set = [](const auto& flag, auto& target) {
+    if (flag) target = *flag;
+  };
+  set(flags.model, config.model);
+  set(flags.data, config.data);
+  set(flags.data_folder, config.data_folder);
+  set(flags.epochs, config.epochs);
+  set(flags.batch, config.schedule.batch);
+  set(flags.optimiser, config.optimiser.name);
+  set(flags.lr, config.schedule.lr);
+  set(flags.momentum, config.optimiser.momentum);
+  set(flags.weight_decay, config.optimiser.weight_decay);
+  set(flags.clip_norm, config.optimiser.clip_norm);
+  if (flags.schedule) run::parse_schedule(*flags.schedule, "--schedule", config.schedule);
+  set(flags.warmup, config.schedule.warmup_epochs);
+  if (flags.batch_warmup) run::parse_batch_warmup(*flags.batch_warmup, "--batch-warmup", config.schedule);
+  if (flags.two_stage) config.schedule.two_stage = true;
+  if (flags.on_nan) config.on_nan = run::parse_on_nan(*flags.on_nan, "--on-nan");
+  set(flags.seed, config.fabric.sim.seed);
+  set(flags.fabric, config.fabric.name);
+  set(flags.evaluate_every, config.evaluate_every);
+  set(flags.checkpoint_every, config.checkpoint_every);
+  if (flags.checkpoint_interval) config.checkpoint_interval = parse_duration(*flags.checkpoint_interval, "--checkpoint-interval");
+  set(flags.metrics_every, config.metrics_every);
+  if (!flags.out.empty()) config.out = flags.out;
+}
+
+}  // namespace starling::cli

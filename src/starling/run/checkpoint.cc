@@ -1,0 +1,286 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/run/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string_view>
+#include <system_error>
+
+#include "starling/base/error.h"
+#include "starling/base/file.h"
+#include "starling/base/sha256.h"
+
+namespace starling::run {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr int kFormat = 1;
+constexpr std::string_view kPrefix = "step-";
+constexpr const char* kWeights = "weights.safetensors";
+constexpr const char* kOptimiser = "optimizer.safetensors";
+constexpr const char* kState = "state.json";
+constexpr const char* kSums = "SHA256SUMS";
+constexpr const char* kWhat = "checkpoint";
+
+std::string name_of(std::uint64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
+
+std::optional<std::uint64_t> step_of(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  name.remove_prefix(kPrefix.size());
+  std::uint64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), step);
+  if (name.empty() || error != std::errc() || end != name.data() + name.size()) return std::nullopt;
+  return step;
+}
+
+Json to_json(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
+
+std::optional<double> optional_number(const Json& json) {
+  return json.is_null() ? std::nullopt : std::optional<double>(json.get<double>());
+}
+
+Json to_json(const RunState& state) {
+  return {{"step", state.position.number},
+          {"epoch", state.position.epoch},
+          {"sample", state.position.sample},
+          {"samples", state.samples},
+          {"skipped", state.skipped},
+          {"seconds", state.seconds},
+          {"total_seconds", state.total_seconds},
+          {"epoch_loss_sum", state.epoch_loss_sum},
+          {"epoch_samples", state.epoch_samples},
+          {"train_loss", to_json(state.train_loss)},
+          {"test_loss", to_json(state.test_loss)},
+          {"test_accuracy", to_json(state.test_accuracy)},
+          {"best_test_accuracy", to_json(state.best_test_accuracy)},
+          {"optimizer_steps", state.optimiser_steps},
+          {"metrics_bytes", state.metrics_bytes}};
+}
+
+RunState state_from(const Json& json) {
+  RunState state;
+  state.position = {.epoch = json.at("epoch"), .sample = json.at("sample"), .number = json.at("step")};
+  state.samples = json.at("samples");
+  state.skipped = json.at("skipped");
+  state.seconds = json.at("seconds");
+  state.total_seconds = json.at("total_seconds");
+  state.epoch_loss_sum = json.at("epoch_loss_sum");
+  state.epoch_samples = json.at("epoch_samples");
+  state.train_loss = optional_number(json.at("train_loss"));
+  state.test_loss = optional_number(json.at("test_loss"));
+  state.test_accuracy = optional_number(json.at("test_accuracy"));
+  state.best_test_accuracy = optional_number(json.at("best_test_accuracy"));
+  state.optimiser_steps = json.at("optimizer_steps");
+  state.metrics_bytes = json.at("metrics_bytes");
+  return state;
+}
+
+// The vectors of an optimiser as the tensors of one file.
+params::Layout layout_of(const std::vector<optim::Optimiser::State>& states) {
+  params::Layout layout;
+  for (const optim::Optimiser::State& state : states) layout.add(state.name, {static_cast<std::int64_t>(state.values.size())});
+  return layout;
+}
+
+std::string values_of(const std::vector<optim::Optimiser::State>& states) {
+  std::string bytes;
+  for (const optim::Optimiser::State& state : states) bytes += bytes_of(state.values);
+  return bytes;
+}
+
+// Writes the files of one checkpoint and keeps their sums.
+class FolderWriter {
+ public:
+  explicit FolderWriter(std::string path) : path_(std::move(path)) {}
+
+  void write(const std::string& name, std::string_view first, std::string_view second = {}) {
+    write_file(path_ + "/" + name, {first, second}, kWhat);
+    Sha256 hash;
+    hash.add(first);
+    hash.add(second);
+    sums_ += fmt::format("{}  {}\n", hash.hex_digest(), name);
+  }
+
+  void finish() {
+    write_file(path_ + "/" + kSums, {sums_}, kWhat);
+    sync_folder(path_, kWhat);
+  }
+
+ private:
+  std::string path_;
+  std::string sums_;
+};
+
+// Reads the files of one checkpoint against their sums.
+class FolderReader {
+ public:
+  explicit FolderReader(std::string path) : path_(std::move(path)) {
+    const std::string text = read(kSums);
+    for (const char* name : {kWeights, kOptimiser, kState}) {
+      const std::string entry = fmt::format("  {}\n", name);
+      const std::size_t found = text.find(entry);
+      constexpr std::size_t kDigits = 64;
+      if (found == std::string::npos || found < kDigits) fail(kSums, "is truncated or altered: a file has no sum in it");
+      sums_[name] = text.substr(found - kDigits, kDigits);
+    }
+  }
+
+  // `bytes` is how long the file should be, where that is known.
+  std::string read_checked(const char* name, std::optional<std::uint64_t> bytes) const {
+    std::string contents = read(name);
+    if (bytes && contents.size() < *bytes) fail(name, fmt::format("is truncated: it has {} bytes instead of {}", contents.size(), *bytes));
+    const std::string sum = sha256_hex(contents);
+    if (sum != sums_.at(name)) {
+      fail(name, fmt::format("is {}altered: its SHA-256 is {}..., but {} says {}...", bytes ? "" : "truncated or ", sum.substr(0, 12),
+                             kSums, sums_.at(name).substr(0, 12)));
+    }
+    return contents;
+  }
+
+  [[noreturn]] void fail(const char* name, const std::string& reason) const {
+    throw UserError(fmt::format("the checkpoint '{}' cannot be used: {} {}", path_, name, reason));
+  }
+
+ private:
+  std::string read(const char* name) const {
+    std::error_code error;
+    if (!fs::exists(fmt::format("{}/{}", path_, name), error)) fail(name, "is missing");
+    return read_file(fmt::format("{}/{}", path_, name), kWhat);
+  }
+
+  std::string path_;
+  std::map<std::string, std::string> sums_;
+};
+
+Checkpoint read_folder(const std::string& folder, const std::string& name) {
+  Checkpoint checkpoint;
+  checkpoint.name = name;
+  checkpoint.path = folder + "/" + name;
+  const FolderReader reader(checkpoint.path);
+  try {
+    const Json json = Json::parse(reader.read_checked(kState, std::nullopt));
+    if (json.at("format") != kFormat) {
+      reader.fail(kState, fmt::format("has the format {}, but this version of starling knows {} only", json.at("format").dump(), kFormat));
+    }
+    checkpoint.state = state_from(json.at("state"));
+    checkpoint.config = json.at("config");
+    checkpoint.model = json.at("model");
+    const Json& bytes = json.at("bytes");
+    checkpoint.weights = parse_safetensors(reader.read_checked(kWeights, bytes.at(kWeights)), checkpoint.path + "/" + kWeights);
+    checkpoint.optimiser = parse_safetensors(reader.read_checked(kOptimiser, bytes.at(kOptimiser)), checkpoint.path + "/" + kOptimiser);
+  } catch (const Json::exception& error) {
+    reader.fail(kState, fmt::format("is not what this version of starling writes ({})", error.what()));
+  }
+  return checkpoint;
+}
+
+bool is_good(const std::string& folder, const std::string& name) {
+  try {
+    (void)read_folder(folder, name);
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+}  // namespace
+
+std::string CheckpointStore::write(const CheckpointContents& contents) {
+  const std::uint64_t step = contents.state.position.number;
+  const std::string name = name_of(step);
+  const std::string temporary = folder_ + "/.writing";
+  const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", std::to_string(step)}});
+  const params::Layout optimiser_layout = layout_of(contents.optimiser);
+  const std::string optimiser_header = safetensors_header(optimiser_layout, {{"step", std::to_string(step)}});
+  const std::string optimiser_values = values_of(contents.optimiser);
+  const Json state{
+      {"format", kFormat},
+      {"state", to_json(contents.state)},
+      {"model", contents.model},
+      {"config", contents.config},
+      {"bytes",
+       {{kWeights, header.size() + contents.weights.size_bytes()}, {kOptimiser, optimiser_header.size() + optimiser_values.size()}}}};
+  std::error_code error;
+  fs::remove_all(temporary, error);
+  make_folders(temporary, kWhat);
+  FolderWriter writer(temporary);
+  writer.write(kWeights, header, bytes_of(contents.weights));
+  writer.write(kOptimiser, optimiser_header, optimiser_values);
+  writer.write(kState, state.dump(2) + "\n");
+  writer.finish();
+  // One of the same step is not the latest (see make_latest), so it may go.
+  fs::remove_all(folder_ + "/" + name, error);
+  rename_durably(temporary, folder_ + "/" + name, kWhat);
+  make_latest(name);
+  remove_others(step);
+  return name;
+}
+
+// Keeps this one and the one before. Later ones belong to a course that was given up by going on from an older one.
+void CheckpointStore::remove_others(std::uint64_t step) const {
+  const std::vector<std::string> all = names();
+  const auto here = std::find(all.begin(), all.end(), name_of(step));
+  for (auto name = all.begin(); name != all.end(); ++name) {
+    std::error_code error;
+    if (name != here && name + 1 != here) fs::remove_all(folder_ + "/" + *name, error);
+  }
+}
+
+void CheckpointStore::make_latest(const std::string& name) const { write_file_atomically(folder_ + "/latest", name + "\n", kWhat); }
+
+std::optional<std::string> CheckpointStore::latest() const {
+  std::error_code error;
+  if (!fs::exists(folder_ + "/latest", error)) return std::nullopt;
+  std::string name = read_file(folder_ + "/latest", kWhat);
+  while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
+  if (!step_of(name))
+    throw UserError(fmt::format("'{}/latest' should name a checkpoint, but says '{}'; those that are there: {}.", folder_, name,
+                                fmt::join(names(), ", ")));
+  return name;
+}
+
+std::vector<std::string> CheckpointStore::names() const {
+  std::vector<std::string> result;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_, error)) {
+    if (step_of(entry.path().filename().string())) result.push_back(entry.path().filename().string());
+  }
+  std::sort(result.begin(), result.end(), [](const std::string& a, const std::string& b) { return *step_of(a) < *step_of(b); });
+  return result;
+}
+
+Checkpoint CheckpointStore::read(const std::string& name) const {
+  const std::vector<std::string> all = names();
+  std::string found = name;
+  if (name == "latest") {
+    const std::optional<std::string> newest = latest();
+    if (!newest) throw UserError(fmt::format("there is no checkpoint in '{}' yet", folder_));
+    found = *newest;
+  } else if (const auto step = step_of(fmt::format("{}{}", kPrefix, name))) {
+    found = name_of(*step);
+  }
+  if (std::find(all.begin(), all.end(), found) == all.end()) {
+    throw UserError(fmt::format("there is no checkpoint '{}' in '{}'; there are: {}.{}", found, folder_, fmt::join(all, ", "),
+                                nearest_name_hint(found, all)));
+  }
+  try {
+    return read_folder(folder_, found);
+  } catch (const UserError& error) {
+    for (auto other = all.rbegin(); other != all.rend(); ++other) {
+      if (*other != found && is_good(folder_, *other)) {
+        throw UserError(fmt::format("{}. {} is good: give --checkpoint {} to use it.", error.what(), *other, *other));
+      }
+    }
+    throw;
+  }
+}
+
+}  // namespace starling::run

@@ -1,0 +1,95 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// The state of a run on disk, such that a run continued from it is the same, bit for bit, as one never stopped.
+//
+// A checkpoint is a folder, step-00001234, with weights.safetensors, optimizer.safetensors, state.json, and SHA256SUMS over the three, as
+// sha256sum -c reads it. It is made under another name, synchronised with the disk, and renamed; after that the file `latest` is replaced,
+// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept.
+//
+//   CheckpointStore store("runs/a/checkpoints");
+//   store.write({.state = state, .weights = replica.weights(), ...});
+//   Checkpoint checkpoint = store.read("latest");
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "starling/data/batches.h"
+#include "starling/optim/optimiser.h"
+#include "starling/params/layout.h"
+#include "starling/run/safetensors.h"
+
+namespace starling::run {
+
+// Where a run stands, apart from its weights and those of its optimiser.
+struct RunState {
+  data::BatchOrder::Position position{};  // Its number is the step.
+  std::uint64_t samples = 0;              // Used so far; those of skipped batches not.
+  std::uint64_t skipped = 0;              // Batches left out because of a loss or gradient that was not finite.
+  double seconds = 0;                     // Of training, evaluation and checkpoints not counted.
+  double total_seconds = 0;
+  double epoch_loss_sum = 0;  // Over the samples of the current epoch.
+  std::uint64_t epoch_samples = 0;
+  std::optional<double> train_loss{};  // Of the last complete epoch.
+  std::optional<double> test_loss{};   // Of the last evaluation.
+  std::optional<double> test_accuracy{};
+  std::optional<double> best_test_accuracy{};
+  std::uint64_t optimiser_steps = 0;
+  std::uint64_t metrics_bytes = 0;  // How long the metrics were.
+
+  bool operator==(const RunState&) const = default;
+};
+
+// What a checkpoint is written from.
+struct CheckpointContents {
+  const RunState& state;
+  std::string config;  // As TOML.
+  std::string model;   // As the replica describes itself.
+  const params::Layout& layout;
+  std::span<const float> weights;
+  std::vector<optim::Optimiser::State> optimiser;
+};
+
+// What was read. All parts are consistent with their checksums.
+struct Checkpoint {
+  std::string name{};  // "step-00001234".
+  std::string path{};
+  RunState state{};
+  std::string config{};
+  std::string model{};
+  Safetensors weights{};
+  Safetensors optimiser{};  // One tensor for each vector of state.
+};
+
+// Not thread-safe; one store at a time writes to a folder. Throws UserError when the system refuses to read or write.
+class CheckpointStore {
+ public:
+  explicit CheckpointStore(std::string folder) : folder_(std::move(folder)) {}
+
+  // Returns the name.
+  std::string write(const CheckpointContents& contents);
+
+  // Makes an older checkpoint the latest, as a run does that goes on from it: what comes later will be written anew.
+  void make_latest(const std::string& name) const;
+
+  // The name in `latest`; nothing if no checkpoint was ever written.
+  std::optional<std::string> latest() const;
+
+  // All that are complete by name, from the oldest to the newest.
+  std::vector<std::string> names() const;
+
+  // `name` may be "latest", a name, or the number of a step. Throws UserError if it does not exist, is truncated or altered, with the file
+  // and the reason, and names another that is good if there is one.
+  Checkpoint read(const std::string& name) const;
+
+ private:
+  void remove_others(std::uint64_t step) const;
+
+  std::string folder_;
+};
+
+}  // namespace starling::run

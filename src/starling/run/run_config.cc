@@ -1,0 +1,271 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/run/run_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+#include <vector>
+
+#include "starling/base/error.h"
+#include "starling/base/file.h"
+#include "starling/run/toml_read.h"
+#include "starling/run/toml_write.h"
+
+namespace starling::run {
+namespace {
+
+void read_optimiser(TomlTable& table, RunConfig& config) {
+  optim::OptimiserOptions& options = config.optimiser;
+  read(table, "name", options.name);
+  read(table, "lr", config.schedule.lr);
+  read(table, "momentum", options.momentum);
+  read(table, "beta1", options.beta1);
+  read(table, "beta2", options.beta2);
+  read(table, "epsilon", options.epsilon);
+  read(table, "trust", options.trust);
+  read(table, "weight_decay", options.weight_decay);
+  read(table, "clip_norm", options.clip_norm);
+  read(table, "clip_value", options.clip_value);
+  table.reject_unknown_keys();
+}
+
+void read_schedule(TomlTable& table, optim::ScheduleOptions& schedule) {
+  read(table, "kind", schedule.kind);
+  read(table, "power", schedule.power);
+  read(table, "milestones", schedule.milestones);
+  read(table, "gamma", schedule.gamma);
+  read(table, "final_lr", schedule.final_lr);
+  read(table, "warmup", schedule.warmup_epochs);
+  read(table, "warmup_from", schedule.warmup_from);
+  read(table, "batch_warmup", schedule.batch_warmup_epochs);
+  read(table, "batch_warmup_from", schedule.batch_warmup_from);
+  read(table, "two_stage", schedule.two_stage);
+  table.reject_unknown_keys();
+}
+
+void read_run(TomlTable& table, bool fabric_has_seed, RunConfig& config) {
+  const std::uint64_t fabric_seed = config.fabric.sim.seed;
+  read(table, "seed", config.fabric.sim.seed);
+  table.locate("seed", [&] {
+    if (fabric_has_seed && config.seed() != fabric_seed) {
+      throw UserError(
+          fmt::format("run.seed is {}, but fabric.seed is {}; a run has one seed, so leave one of them out", config.seed(), fabric_seed));
+    }
+  });
+  read(table, "out", config.out);
+  read(table, "evaluate_every", config.evaluate_every);
+  read(table, "checkpoint_every", config.checkpoint_every);
+  read(table, "checkpoint_interval", config.checkpoint_interval);
+  read(table, "metrics_every", config.metrics_every);
+  table.reject_unknown_keys();
+}
+
+void write_optimiser(const RunConfig& config, TomlWriter& writer) {
+  const optim::OptimiserOptions& options = config.optimiser;
+  writer.table("optimizer");
+  writer.put("name", options.name);
+  writer.put("lr", config.schedule.lr);
+  writer.put("momentum", options.momentum);
+  writer.put("beta1", options.beta1);
+  writer.put("beta2", options.beta2);
+  writer.put("epsilon", options.epsilon);
+  writer.put("trust", options.trust);
+  writer.put("weight_decay", options.weight_decay);
+  writer.put("clip_norm", options.clip_norm);
+  writer.put("clip_value", options.clip_value);
+}
+
+void write_schedule(const optim::ScheduleOptions& schedule, TomlWriter& writer) {
+  writer.table("schedule");
+  writer.put("kind", schedule.kind);
+  writer.put("power", schedule.power);
+  writer.put("milestones", schedule.milestones);
+  writer.put("gamma", schedule.gamma);
+  writer.put("final_lr", schedule.final_lr);
+  writer.put("warmup", schedule.warmup_epochs);
+  writer.put("warmup_from", schedule.warmup_from);
+  writer.put("batch_warmup", schedule.batch_warmup_epochs);
+  writer.put("batch_warmup_from", schedule.batch_warmup_from);
+  writer.put("two_stage", schedule.two_stage);
+}
+
+double parse_number(std::string_view text, std::string_view what, const std::string& whole, std::string_view valid) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw UserError(fmt::format("{} is '{}', but it is given as {}; '{}' is no number", what, whole, valid, text));
+  }
+  return value;
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t end = text.find(separator);
+    parts.push_back(text.substr(0, end));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+// "optimizer.lr = 0.05", one line per key, without what may differ between a run and its continuation.
+std::vector<std::string> keys_that_matter(RunConfig config) {
+  const RunConfig defaults;
+  config.epochs = defaults.epochs;
+  config.checkpoint_every = defaults.checkpoint_every;
+  config.checkpoint_interval = defaults.checkpoint_interval;
+  config.data_folder = defaults.data_folder;
+  std::istringstream text(to_toml(config));
+  std::vector<std::string> keys;
+  std::string table;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == '[') {
+      const std::size_t begin = line.find_first_not_of('[');
+      table = line.substr(begin, line.find(']') - begin);
+    } else {
+      keys.push_back(fmt::format("{}.{}", table, line));
+    }
+  }
+  return keys;
+}
+
+}  // namespace
+
+optim::ScheduleOptions RunConfig::schedule_options() const {
+  optim::ScheduleOptions options = schedule;
+  options.epochs = static_cast<double>(std::max<std::uint64_t>(epochs, 1));
+  return options;
+}
+
+RunConfig parse_run_config(const std::string& text, const std::string& origin) {
+  TomlTable file = TomlTable::parse(text, origin);
+  RunConfig config;
+  config.fabric = read_fabric_tables(file);
+  bool fabric_has_seed = false;
+  if (auto table = file.table("fabric")) fabric_has_seed = table->integer("seed").has_value();
+  if (auto table = file.table("model")) {
+    read(*table, "name", config.model);
+    table->reject_unknown_keys();
+  }
+  if (auto table = file.table("data")) {
+    read(*table, "name", config.data);
+    read(*table, "folder", config.data_folder);
+    table->reject_unknown_keys();
+  }
+  if (auto table = file.table("train")) {
+    read(*table, "epochs", config.epochs);
+    read(*table, "batch", config.schedule.batch);
+    if (const auto value = table->string("on_nan")) {
+      table->locate("on_nan", [&] { config.on_nan = parse_on_nan(*value, "on_nan"); });
+    }
+    table->reject_unknown_keys();
+  }
+  if (auto table = file.table("optimizer")) read_optimiser(*table, config);
+  if (auto table = file.table("schedule")) read_schedule(*table, config.schedule);
+  if (auto table = file.table("run")) read_run(*table, fabric_has_seed, config);
+  file.reject_unknown_keys();
+  return config;
+}
+
+RunConfig read_run_config(const std::string& path) { return parse_run_config(read_file(path, "configuration file"), path); }
+
+void validate(const RunConfig& config) {
+  if (config.model.empty()) throw UserError("the model is ''; give a name such as lenet5, or a text such as 'dense 10'");
+  if (config.data.empty()) throw UserError("the data set is ''; give a name such as fashion-mnist");
+  constexpr std::uint64_t kMostEpochs = 1'000'000'000;
+  if (config.epochs > kMostEpochs) throw UserError(fmt::format("epochs is {}, but it is at most {}", config.epochs, kMostEpochs));
+  if (config.fabric.sim.ranks != 1) {
+    throw UserError(
+        fmt::format("fabric.ranks is {}, but this version trains on one worker: leave it out, or set it to 1", config.fabric.sim.ranks));
+  }
+  constexpr std::uint64_t kLargestSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+  if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));
+  (void)make_fabric(config.fabric);
+  const optim::Schedule schedule(config.schedule_options());
+  params::Layout layout;
+  layout.add("any", {1});
+  (void)optim::make_optimiser(config.optimiser, layout);
+}
+
+std::string to_toml(const RunConfig& config) {
+  TomlWriter writer;
+  writer.comment("The configuration of a run of starling train, with all defaults; --config reads it again.");
+  writer.table("model");
+  writer.put("name", config.model);
+  writer.table("data");
+  writer.put("name", config.data);
+  writer.put("folder", config.data_folder);
+  writer.table("train");
+  writer.put("epochs", config.epochs);
+  writer.put("batch", config.schedule.batch);
+  writer.put("on_nan", config.on_nan == OnNan::stop ? "stop" : "skip");
+  write_optimiser(config, writer);
+  write_schedule(config.schedule, writer);
+  writer.table("run");
+  writer.put("seed", config.seed());
+  writer.put("evaluate_every", config.evaluate_every);
+  writer.put("checkpoint_every", config.checkpoint_every);
+  writer.put("checkpoint_interval", config.checkpoint_interval);
+  writer.put("metrics_every", config.metrics_every);
+  write_fabric_tables(config.fabric, writer);
+  return writer.text();
+}
+
+std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now) {
+  const std::vector<std::string> old_keys = keys_that_matter(before);
+  const std::vector<std::string> new_keys = keys_that_matter(now);
+  const auto [old_key, new_key] = std::mismatch(old_keys.begin(), old_keys.end(), new_keys.begin(), new_keys.end());
+  if (old_key == old_keys.end() && new_key == new_keys.end()) return std::nullopt;
+  if (new_key == new_keys.end()) return fmt::format("it had {}, which is gone", *old_key);
+  const std::size_t equals = new_key->find(" = ");
+  const std::string name = new_key->substr(0, equals);
+  const std::string value = new_key->substr(equals + 3);
+  if (old_key == old_keys.end() || old_key->substr(0, old_key->find(" = ")) != name)
+    return fmt::format("{} is {}, but was not there", name, value);
+  return fmt::format("{} is {}, but was {}", name, value, old_key->substr(equals + 3));
+}
+
+void parse_schedule(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule) {
+  constexpr std::string_view kValid = "constant, polynomial[:POWER], multi-step:EPOCH,EPOCH,...[:GAMMA] or cosine[:FINAL_LR]";
+  const std::vector<std::string_view> parts = split(text, ':');
+  const std::vector<std::string> names = optim::schedule_names();
+  schedule.kind = std::string(parts[0]);
+  const auto number = [&](std::string_view part) { return parse_number(part, what, text, kValid); };
+  const std::size_t most = schedule.kind == "constant" ? 1 : schedule.kind == "multi-step" ? 3 : 2;
+  if (std::find(names.begin(), names.end(), schedule.kind) == names.end() || parts.size() > most) {
+    throw UserError(fmt::format("{} is '{}', but it is given as {}.{}", what, text, kValid, nearest_name_hint(schedule.kind, names)));
+  }
+  if (schedule.kind == "polynomial" && parts.size() > 1) schedule.power = number(parts[1]);
+  if (schedule.kind == "cosine" && parts.size() > 1) schedule.final_lr = number(parts[1]);
+  if (schedule.kind != "multi-step") return;
+  if (parts.size() > 1) {
+    schedule.milestones.clear();
+    for (const std::string_view milestone : split(parts[1], ',')) schedule.milestones.push_back(number(milestone));
+  }
+  if (parts.size() > 2) schedule.gamma = number(parts[2]);
+}
+
+void parse_batch_warmup(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule) {
+  constexpr std::string_view kValid = "EPOCHS or EPOCHS:FROM, as in 5:8";
+  const std::vector<std::string_view> parts = split(text, ':');
+  if (parts.size() > 2) throw UserError(fmt::format("{} is '{}', but it is given as {}", what, text, kValid));
+  schedule.batch_warmup_epochs = parse_number(parts[0], what, text, kValid);
+  if (parts.size() == 1) return;
+  const double from = parse_number(parts[1], what, text, kValid);
+  if (!(from >= 1 && from <= 1e9) || from != static_cast<double>(static_cast<std::size_t>(from))) {
+    throw UserError(
+        fmt::format("{} is '{}', but a batch has a whole number of samples, at least 1; it is given as {}", what, text, kValid));
+  }
+  schedule.batch_warmup_from = static_cast<std::size_t>(from);
+}
+
+OnNan parse_on_nan(const std::string& text, std::string_view what) {
+  if (text == "stop") return OnNan::stop;
+  if (text == "skip") return OnNan::skip;
+  throw UserError(fmt::format("{} is '{}', but it is stop or skip.{}", what, text, nearest_name_hint(text, {"stop", "skip"})));
+}
+
+}  // namespace starling::run

@@ -1,0 +1,78 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Everything a training run is made of, as read from a configuration file and from flags. The keys and their defaults are described in
+// docs/training.md.
+//
+//   RunConfig config = read_run_config("run.toml");
+//   config.epochs = 10;                          // Flags on top of the file.
+//   validate(config);
+//   write_file_atomically("runs/a/config.toml", to_toml(config), "configuration");
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "starling/base/time.h"
+#include "starling/optim/optimiser.h"
+#include "starling/optim/schedule.h"
+#include "starling/run/fabric_config.h"
+
+namespace starling::run {
+
+// What to do with a batch whose loss or gradient is not a finite number.
+enum class OnNan {
+  stop,  // The run ends there; its last checkpoint is from before.
+  skip,  // The batch is counted and left out.
+};
+
+struct RunConfig {
+  std::string model = "lenet5";
+  std::string data = "fashion-mnist";
+  std::string data_folder{};  // Where files are looked for first; "" for the usual places.
+
+  std::uint64_t epochs = 3;
+  OnNan on_nan = OnNan::stop;
+  optim::OptimiserOptions optimiser{.name = "momentum"};
+  optim::ScheduleOptions schedule{.lr = 0.05};  // Its epochs are those above.
+
+  std::string out{};                                        // The run directory; "" for the next free number in runs/. Not written.
+  std::uint64_t evaluate_every = 1;                         // Epochs; 0 for the end only.
+  std::uint64_t checkpoint_every = 1;                       // Epochs; 0 for the end only.
+  Duration checkpoint_interval = std::chrono::seconds(60);  // Besides, whenever so much time has passed; 0 for never.
+  std::uint64_t metrics_every = 100;                        // Steps from one record to the next; 0 for epochs only.
+  FabricConfig fabric{};                                    // With its seed, which is the run's.
+
+  std::uint64_t seed() const { return fabric.sim.seed; }
+  // The schedule's options with the number of epochs filled in.
+  optim::ScheduleOptions schedule_options() const;
+};
+
+// Reads a TOML file. Throws UserError, with file, line and key, for a file that cannot be read or parsed, an unknown key (with the nearest
+// valid one), and a value of the wrong type.
+RunConfig read_run_config(const std::string& path);
+
+// The same from a text; `origin` stands for the file's name in messages.
+RunConfig parse_run_config(const std::string& text, const std::string& origin);
+
+// Throws UserError if a value is out of range or a name does not exist, as far as this can be known without data and model.
+void validate(const RunConfig& config);
+
+// All keys with their values, `out` left out: reading this repeats the run in another directory.
+std::string to_toml(const RunConfig& config);
+
+// The first difference that would make a run continued with `now` another one than begun with `before`: "optimizer.lr is 0.1, but was
+// 0.05". Nothing if there is none: epochs may be more, and when to checkpoint and where data lies do not matter.
+std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now);
+
+// Reads "constant", "polynomial:2", "multi-step:30,60:0.1" or "cosine:0.001" into kind, power, milestones, gamma and final rate. Throws
+// UserError naming `what`.
+void parse_schedule(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule);
+
+// Reads "EPOCHS" or "EPOCHS:FROM" into the warm-up of the batch.
+void parse_batch_warmup(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule);
+
+OnNan parse_on_nan(const std::string& text, std::string_view what);
+
+}  // namespace starling::run

@@ -1,0 +1,169 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/run/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+#include "starling/base/error.h"
+#include "starling/base/file.h"
+
+namespace starling::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointTest : public testing::Test {
+ protected:
+  CheckpointTest() : folder_(testing::TempDir() + "starling_checkpoint_test_" + std::to_string(::getpid())), store_(folder_) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    layout_.add("weight", {3, 2});
+    layout_.add("mean", {2}, params::SliceKind::buffer);
+    weights_.resize(layout_.size());
+    std::iota(weights_.begin(), weights_.end(), 1.5F);
+    velocity_.assign(layout_.parameter_count(), -0.25F);
+  }
+  ~CheckpointTest() override { fs::remove_all(folder_); }
+
+  static RunState state_at(std::uint64_t step) {
+    RunState state;
+    state.position = {.epoch = 2, .sample = 5, .number = step};
+    state.samples = 100;
+    state.skipped = 1;
+    state.seconds = 0.1 + 0.2;
+    state.total_seconds = 4;
+    state.epoch_loss_sum = 1.0 / 3;
+    state.epoch_samples = 7;
+    state.train_loss = 0.7;
+    state.test_accuracy = 0.9;
+    state.optimiser_steps = step;
+    state.metrics_bytes = 12345;
+    return state;
+  }
+
+  std::string write(std::uint64_t step) {
+    const RunState state = state_at(step);
+    return store_.write({.state = state,
+                         .config = "[run]\nseed = 1\n",
+                         .model = "a model",
+                         .layout = layout_,
+                         .weights = weights_,
+                         .optimiser = {{.name = "momentum", .values = velocity_}}});
+  }
+
+  std::string refusal(const std::string& name = "latest") const {
+    try {
+      (void)store_.read(name);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "accepted";
+  }
+
+  std::string path(const std::string& file) const { return folder_ + "/" + file; }
+
+  std::string folder_;
+  CheckpointStore store_;
+  params::Layout layout_;
+  std::vector<float> weights_;
+  std::vector<float> velocity_;
+};
+
+TEST_F(CheckpointTest, WhatWasWrittenIsRead) {
+  EXPECT_EQ(store_.latest(), std::nullopt);
+  EXPECT_EQ(write(1234), "step-00001234");
+  for (const char* name : {"latest", "step-00001234", "1234"}) {
+    const Checkpoint read = store_.read(name);
+    EXPECT_EQ(read.name, "step-00001234");
+    EXPECT_EQ(read.state, state_at(1234));
+    EXPECT_EQ(read.config, "[run]\nseed = 1\n");
+    EXPECT_EQ(read.model, "a model");
+    EXPECT_EQ(read.weights.layout, layout_);
+    EXPECT_EQ(read.weights.values, weights_);
+    EXPECT_EQ(read.optimiser.layout.slices()[0].name, "momentum");
+    EXPECT_EQ(read.optimiser.values, velocity_);
+  }
+}
+
+TEST_F(CheckpointTest, TheSumsAreThoseOfSha256sum) {
+  (void)write(1);
+  EXPECT_EQ(std::system(("cd " + path("step-00000001") + " && sha256sum --check --quiet SHA256SUMS").c_str()), 0);
+}
+
+TEST_F(CheckpointTest, TheNewestTwoAreKept) {
+  for (const std::uint64_t step : {0, 10, 20, 30}) (void)write(step);
+  EXPECT_EQ(store_.names(), (std::vector<std::string>{"step-00000020", "step-00000030"}));
+  EXPECT_EQ(store_.latest(), "step-00000030");
+}
+
+TEST_F(CheckpointTest, ARunThatGoesOnFromAnOlderOneDropsTheLater) {
+  for (const std::uint64_t step : {10, 20}) (void)write(step);
+  store_.make_latest("step-00000010");
+  (void)write(15);
+  EXPECT_EQ(store_.names(), (std::vector<std::string>{"step-00000010", "step-00000015"}));
+  EXPECT_EQ(store_.latest(), "step-00000015");
+}
+
+TEST_F(CheckpointTest, WhatAnUnfinishedWriteLeftIsIgnoredAndRemoved) {
+  (void)write(10);
+  fs::create_directories(path(".writing"));
+  write_file(path(".writing/weights.safetensors"), {"half"}, "test");
+  // Renamed, but not yet the latest, when the process died.
+  fs::create_directories(path("step-00000020"));
+  EXPECT_EQ(store_.read("latest").name, "step-00000010");
+  (void)write(20);
+  EXPECT_EQ(store_.read("latest").name, "step-00000020");
+  EXPECT_FALSE(fs::exists(path(".writing")));
+}
+
+TEST_F(CheckpointTest, ATruncatedFileIsRefusedWithTheReason) {
+  (void)write(10);
+  (void)write(20);
+  const std::string weights = path("step-00000020/weights.safetensors");
+  const std::uint64_t size = fs::file_size(weights);
+  fs::resize_file(weights, size - 3);
+  const std::string message = refusal();
+  EXPECT_NE(
+      message.find("weights.safetensors is truncated: it has " + std::to_string(size - 3) + " bytes instead of " + std::to_string(size)),
+      std::string::npos)
+      << message;
+  EXPECT_NE(message.find("step-00000010 is good: give --checkpoint step-00000010"), std::string::npos) << message;
+}
+
+// One byte after the other, in every file.
+TEST_F(CheckpointTest, AnyAlteredByteIsNoticed) {
+  (void)write(7);
+  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json", "SHA256SUMS"}) {
+    const std::string place = path("step-00000007/") + file;
+    const std::string good = read_file(place, "test");
+    for (std::size_t i = 0; i < good.size(); i += 7) {
+      std::string bad = good;
+      bad[i] = static_cast<char>(bad[i] ^ 0x10);
+      std::ofstream(place, std::ios::binary) << bad;
+      const std::string message = refusal();
+      EXPECT_NE(message.find("cannot be used"), std::string::npos) << file << " byte " << i << ": " << message;
+    }
+    write_file(place, {good}, "test");
+  }
+  EXPECT_EQ(refusal(), "accepted");
+}
+
+TEST_F(CheckpointTest, WhatIsMissingIsNamed) {
+  EXPECT_NE(refusal().find("there is no checkpoint in"), std::string::npos);
+  (void)write(7);
+  EXPECT_NE(refusal("8").find("there is no checkpoint 'step-00000008'"), std::string::npos);
+  EXPECT_NE(refusal("8").find("Did you mean 'step-00000007'?"), std::string::npos);
+  fs::remove(path("step-00000007/optimizer.safetensors"));
+  EXPECT_NE(refusal().find("optimizer.safetensors is missing"), std::string::npos) << refusal();
+  write_file(path("latest"), {"../../etc"}, "test");
+  EXPECT_NE(refusal().find("should name a checkpoint, but says '../../etc'"), std::string::npos) << refusal();
+}
+
+}  // namespace
+}  // namespace starling::run
