@@ -6,11 +6,12 @@
 namespace starling::cli {
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
+  const CLI::Range count(0.0, 1e9);
   command.add_option("--model", flags.model, "A name, or a text such as 'dense 100, relu, dense 10' [lenet5]");
   command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
   command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are looked for first");
-  command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]");
-  command.add_option("--batch", flags.batch, "Samples per step [64]");
+  command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);
+  command.add_option("--batch", flags.batch, "Samples per step [64]")->check(count);
   command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
   command.add_option("--lr", flags.lr, "Learning rate [0.05]");
   command.add_option("--momentum", flags.momentum, "Of momentum, nesterov and lars [0.9]");
@@ -25,10 +26,13 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--seed", flags.seed, "Seed of first weights, order of batches and all else that is random [1]")
       ->check(CLI::Range(0.0, 9e18));
   command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
-  command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]");
-  command.add_option("--checkpoint-every", flags.checkpoint_every, "Epochs from one checkpoint to the next; 0 for the end only [1]");
+  command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]")
+      ->check(count);
+  command.add_option("--checkpoint-every", flags.checkpoint_every, "Epochs from one checkpoint to the next; 0 for the end only [1]")
+      ->check(count);
   command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
-  command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]");
+  command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]")
+      ->check(count);
   command.add_option("--out", flags.out, "The run directory [the next free number in runs/]");
   command.add_option("--config", flags.config, "TOML file; flags go on top");
   command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer");

@@ -168,10 +168,12 @@ bool Trainer::step(fabric::Endpoint& endpoint) {
   endpoint.pass("step");
 
   if (!std::isfinite(loss) || !gradient_is_finite) {
-    ++state_.skipped;
-    const std::string what = std::isfinite(loss) ? "the gradient is not finite" : fmt::format("the loss is {}", loss);
-    if (config_.on_nan == OnNan::stop) diverge(what);
-    return config_.on_nan == OnNan::skip;
+    if (config_.on_nan == OnNan::skip) {
+      ++state_.skipped;
+      return true;
+    }
+    diverge(std::isfinite(loss) ? "the gradient is not finite" : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss));
+    return false;
   }
   state_.samples += batch.size();
   state_.epoch_samples += batch.size();
