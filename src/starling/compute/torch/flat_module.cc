@@ -212,7 +212,7 @@ class TorchReplica final : public Replica {
   template <class Function>
   static bool changes_generator(const Function& function) {
     const std::lock_guard turn(generator_turn());
-    const at::Generator generator = at::detail::getDefaultCPUGenerator();
+    const at::Generator& generator = at::detail::getDefaultCPUGenerator();
     const torch::Tensor before = generator.get_state();
     function();
     return !torch::equal(before, generator.get_state());

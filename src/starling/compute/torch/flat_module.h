@@ -3,6 +3,7 @@
 // The one class behind all replicas of LibTorch: a bag of tensors and a function. Internal to compute/torch; includes LibTorch.
 #pragma once
 
+#include <ATen/core/ivalue.h>  // First: otherwise clang rejects the others of LibTorch 1.13 as C++20.
 #include <torch/types.h>
 
 #include <cstdint>

@@ -14,6 +14,7 @@
 // names the module has for them; parameters that need no gradient count as buffers.
 #pragma once
 
+#include <ATen/core/ivalue.h>  // First: otherwise clang rejects the others of LibTorch 1.13 as C++20.
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -31,16 +32,16 @@ using TorchForward = std::function<torch::Tensor(const torch::Tensor& inputs)>;
 
 // The replica shares the module, and is the only one to use it from then on. `forward` computes the module's output. Throws UserError if
 // the module does not take the inputs of the problem or give its outputs, or has parameters that are not float32 on the CPU.
-std::unique_ptr<Replica> make_module_replica(std::shared_ptr<torch::nn::Module> module, TorchForward forward, const Problem& problem,
+std::unique_ptr<Replica> make_module_replica(const std::shared_ptr<torch::nn::Module>& module, TorchForward forward, const Problem& problem,
                                              std::uint64_t seed, std::uint32_t rank, const std::string& description = "module");
 
 // The same for a module with a forward(torch::Tensor) of its own.
 template <class Module>
-std::unique_ptr<Replica> make_module_replica(std::shared_ptr<Module> module, const Problem& problem, std::uint64_t seed,
+std::unique_ptr<Replica> make_module_replica(const std::shared_ptr<Module>& module, const Problem& problem, std::uint64_t seed,
                                              std::uint32_t rank) {
   Module* raw = module.get();
   return make_module_replica(
-      std::move(module), [raw](const torch::Tensor& inputs) { return raw->forward(inputs); }, problem, seed, rank);
+      module, [raw](const torch::Tensor& inputs) { return raw->forward(inputs); }, problem, seed, rank);
 }
 
 }  // namespace starling::compute

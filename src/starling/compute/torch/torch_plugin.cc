@@ -34,7 +34,7 @@ std::vector<fs::path> own_folders() {
 fs::path find_plugin() {
   for (const fs::path& folder : own_folders()) {
     for (const char* place : {"starling", "lib/starling", "../lib/starling", "../" STARLING_LIBDIR "/starling"}) {
-      const fs::path path = folder / place / kTorchPluginFile;
+      fs::path path = folder / place / kTorchPluginFile;
       std::error_code ignored;
       if (fs::exists(path, ignored)) return path;
     }
@@ -50,12 +50,12 @@ TorchPluginEntry* open_plugin() {
   const fs::path path = find_plugin();
   void* plugin = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (plugin == nullptr) throw UserError(fmt::format("the torch component cannot be loaded: {}", dlerror()));
-  const auto* version = static_cast<const char* const*>(dlsym(plugin, "starling_torch_plugin_version"));
+  auto* version = reinterpret_cast<TorchPluginVersion*>(dlsym(plugin, "starling_torch_plugin_version"));
   auto* entry = reinterpret_cast<TorchPluginEntry*>(dlsym(plugin, "starling_torch_plugin_make"));
   if (version == nullptr || entry == nullptr) throw UserError(fmt::format("'{}' is no torch component of Starling", path.string()));
-  if (std::string_view(*version) != kVersion) {
+  if (std::string_view(version()) != kVersion) {
     throw UserError(fmt::format("the torch component '{}' is of Starling {}, but this is {}: build and install both together",
-                                path.string(), *version, kVersion));
+                                path.string(), version(), kVersion));
   }
   return entry;
 }

@@ -6,8 +6,8 @@
 
 extern "C" {
 
-extern const char* const starling_torch_plugin_version;
-const char* const starling_torch_plugin_version = starling::kVersion;
+extern starling::compute::TorchPluginVersion starling_torch_plugin_version;
+const char* starling_torch_plugin_version() { return starling::kVersion; }
 
 extern starling::compute::TorchPluginEntry starling_torch_plugin_make;
 starling::compute::Replica* starling_torch_plugin_make(const std::string& model, const starling::compute::Problem& problem,

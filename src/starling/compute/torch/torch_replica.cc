@@ -240,7 +240,7 @@ std::unique_ptr<Replica> make_torch_replica(const std::vector<Step>& steps, cons
   return replica;
 }
 
-std::unique_ptr<Replica> make_module_replica(std::shared_ptr<torch::nn::Module> module, TorchForward forward, const Problem& problem,
+std::unique_ptr<Replica> make_module_replica(const std::shared_ptr<torch::nn::Module>& module, TorchForward forward, const Problem& problem,
                                              std::uint64_t seed, std::uint32_t rank, const std::string& description) {
   return make_flat_replica(flatten(module, std::move(forward), description), problem, seed, rank);
 }
