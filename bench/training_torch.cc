@@ -65,8 +65,7 @@ double replica(const std::string& name, std::int64_t batch, double seconds) {
     samples.labels.push_back(static_cast<std::int32_t>(i % 10));
     indices.push_back(i);
   }
-  const std::unique_ptr<compute::Replica> model =
-      compute::torch_backend::make_torch_replica("torch:" + name, compute::Problem::of(samples), 1, 0);
+  const std::unique_ptr<compute::Replica> model = compute::make_torch_replica(name, compute::Problem::of(samples), 1, 0);
   const std::unique_ptr<optim::Optimiser> optimiser = optim::make_optimiser({.name = "momentum"}, model->layout());
   return samples_per_second(batch, seconds, [&] {
     model->compute_gradient({.samples = &samples, .indices = indices, .number = 0});

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <map>
@@ -354,17 +354,21 @@ void initialise(const Network& network, std::uint64_t seed, std::span<float> wei
 
 std::vector<std::string> model_names() { return {"lenet5", "mlp:784-1000-1000-10", "softmax", "cifar10-full", "quadratic"}; }
 
+bool is_network(const std::string& model) {
+  if (model.starts_with("mlp:") || model.find_first_of(" ,") != std::string::npos) return true;
+  const std::vector<std::string> names = model_names();
+  // A text may be a single word, wrong as that is: it deserves its own message.
+  return std::ranges::find(names, model) != names.end() || std::ranges::find(kElementNames, model) != kElementNames.end();
+}
+
 std::string network_text(const std::string& model, const Problem& problem) {
   if (model == "lenet5") return std::string(kLenet5);
   if (model == "cifar10-full") return std::string(kCifar10Full);
   if (model == "softmax") return fmt::format("dense {}", problem.outputs);
   if (model == "quadratic") return "dense 1 no bias, mse";
   if (model.starts_with("mlp:")) return perceptron_text(model, problem);
-  if (model.find_first_of(" ,") != std::string::npos) return model;
+  if (is_network(model)) return model;
   const std::vector<std::string> names = model_names();
-  for (const std::string& layer : kElementNames) {
-    if (model == layer) return model;  // A text of one word, for its own message.
-  }
   throw UserError(fmt::format("there is no model '{}'; there are {}, a text such as 'dense 100, relu, dense 10', and torch:FILE.{}", model,
                               fmt::join(names, ", "), nearest_name_hint(model, names)));
 }

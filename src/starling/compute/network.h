@@ -57,6 +57,9 @@ void initialise(const Network& network, std::uint64_t seed, std::span<float> wei
 // be read, does not fit the input, or does not end in as many outputs as the problem has.
 Network parse_network(const std::string& model, const Problem& problem);
 
+// Whether parse_network would read it as a name or a text; it may still be a wrong one.
+bool is_network(const std::string& model);
+
 // The text that a name stands for; a text stands for itself.
 std::string network_text(const std::string& model, const Problem& problem);
 
