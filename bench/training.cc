@@ -1,0 +1,186 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// A training step (gradient of a batch, then momentum) on one thread, side by side in one run: Starling's native engine, its torch replica,
+// LibTorch from C++, and PyTorch from Python. The columns take turns, round after round; medians are printed. LibTorch and PyTorch get
+// their batch as floats and ready; the native engine reads bytes and standardises them as it does in training.
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <string>
+#include <string_view>
+
+#include "bench/fma_peak.h"
+#include "bench/measure.h"
+#include "starling/base/random.h"
+#include "starling/compute/model.h"
+#include "starling/compute/network.h"
+#include "starling/optim/optimiser.h"
+
+namespace starling::bench {
+namespace {
+
+constexpr double kSecondsPerRound = 0.4;
+constexpr int kRounds = 7;
+
+// A program that answers "MODEL BATCH SECONDS" with "NAME=SAMPLES_PER_SECOND ..." for as long as it is asked.
+class Rival {
+ public:
+  explicit Rival(const std::vector<std::string>& command) {
+    int to[2];
+    int from[2];
+    if (pipe(to) != 0 || pipe(from) != 0) return;
+    child_ = fork();
+    if (child_ == 0) {
+      dup2(to[0], 0);
+      dup2(from[1], 1);
+      for (const int descriptor : {to[0], to[1], from[0], from[1]}) close(descriptor);
+      std::vector<char*> arguments;
+      for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
+      arguments.push_back(nullptr);
+      execvp(arguments[0], arguments.data());
+      _exit(127);
+    }
+    close(to[0]);
+    close(from[1]);
+    in_ = fdopen(to[1], "w");
+    out_ = fdopen(from[0], "r");
+    char line[256];
+    ready_ = std::fgets(line, sizeof(line), out_) != nullptr && std::string_view(line) == "ready\n";
+  }
+  Rival(const Rival&) = delete;
+  Rival& operator=(const Rival&) = delete;
+  ~Rival() {
+    if (child_ < 0) return;
+    std::fclose(in_);
+    std::fclose(out_);
+    waitpid(child_, nullptr, 0);
+  }
+
+  std::map<std::string, double> measure(const std::string& model, std::size_t batch) {
+    std::map<std::string, double> results;
+    char line[256];
+    if (!ready_) return results;
+    fmt::print(in_, "{} {} {}\n", model, batch, kSecondsPerRound);
+    std::fflush(in_);
+    if (std::fgets(line, sizeof(line), out_) == nullptr) return results;
+    for (char* word = std::strtok(line, " \n"); word != nullptr; word = std::strtok(nullptr, " \n")) {
+      const std::string_view text(word);
+      const std::size_t equals = text.find('=');
+      results[std::string(text.substr(0, equals))] = std::atof(word + equals + 1);
+    }
+    return results;
+  }
+
+ private:
+  pid_t child_ = -1;
+  FILE* in_ = nullptr;
+  FILE* out_ = nullptr;
+  bool ready_ = false;
+};
+
+data::Samples random_images(std::size_t count) {
+  data::Samples samples;
+  samples.shape = {1, 28, 28};
+  samples.count = count;
+  samples.classes = 10;
+  samples.standardisation = {{.scale = 0.011f, .shift = -0.8f}};
+  RandomStream random(1, 0, "images");
+  for (std::size_t i = 0; i < count * 784; ++i) samples.bytes.push_back(static_cast<std::uint8_t>(random.below(256)));
+  for (std::size_t i = 0; i < count; ++i) samples.labels.push_back(static_cast<std::int32_t>(i % 10));
+  return samples;
+}
+
+class NativeTrainer {
+ public:
+  NativeTrainer(const std::string& model, std::size_t batch, const data::Samples& samples)
+      : samples_(samples),
+        replica_(compute::make_replica(model, compute::Problem::of(samples), 1, 0)),
+        optimiser_(optim::make_optimiser({.name = "momentum"}, replica_->layout())),
+        indices_(batch) {
+    std::iota(indices_.begin(), indices_.end(), 0U);
+    step();
+  }
+
+  double samples_per_second() {
+    const auto begin = std::chrono::steady_clock::now();
+    std::size_t steps = 0;
+    while (seconds_since(begin) < kSecondsPerRound) {
+      step();
+      ++steps;
+    }
+    return static_cast<double>(steps * indices_.size()) / seconds_since(begin);
+  }
+
+ private:
+  void step() {
+    replica_->compute_gradient({.samples = &samples_, .indices = indices_, .number = 0});
+    optimiser_->step(replica_->weights(), replica_->gradient(), 1e-4);
+  }
+
+  const data::Samples& samples_;
+  std::unique_ptr<compute::Replica> replica_;
+  std::unique_ptr<optim::Optimiser> optimiser_;
+  std::vector<std::uint32_t> indices_;
+};
+
+// Operations of a step, two per multiply-add: forward, gradient of the weights, and gradient of the inputs of all layers but the first.
+double operations_per_step_sample(const std::string& model, const data::Samples& samples) {
+  compute::Network network = compute::parse_network(model, compute::Problem::of(samples));
+  const double all = network.operations_per_sample();
+  network.layers.resize(1);
+  return 3 * all - network.operations_per_sample();
+}
+
+std::string cell(const std::map<std::string, std::vector<double>>& results, const std::string& name) {
+  const auto found = results.find(name);
+  return found == results.end() ? "-" : fmt::format("{:.0f}", median(found->second));
+}
+
+void run(const std::string& folder) {
+  const data::Samples samples = random_images(256);
+  Rival torch({folder + "/training_torch"});
+  Rival python({"/usr/bin/python3", folder + "/training_torch.py"});
+  print_load("before");
+  fmt::print("\n{:<22}{:>6}{:>10}{:>14}{:>12}{:>10}{:>12}{:>12}{:>12}\n", "samples per second", "batch", "native", "torch replica",
+             "LibTorch", "PyTorch", "× LibTorch", "Gflop/s", "of FMA peak");
+  for (const std::string model : {"lenet5", "mlp:784-1000-1000-10"}) {
+    for (const std::size_t batch : {32UL, 64UL, 256UL}) {
+      NativeTrainer native(model, batch, samples);
+      std::map<std::string, std::vector<double>> results;
+      std::vector<double> peaks;
+      for (int round = 0; round < kRounds; ++round) {
+        results["native"].push_back(native.samples_per_second());
+        peaks.push_back(fma_peak());
+        for (Rival* rival : {&torch, &python}) {
+          for (const auto& [name, value] : rival->measure(model, batch)) results[name].push_back(value);
+        }
+      }
+      const double speed = median(results["native"]);
+      const double flops = speed * operations_per_step_sample(model, samples);
+      const std::string times = results.contains("libtorch") ? fmt::format("{:.2f}", speed / median(results["libtorch"])) : "-";
+      fmt::print("{:<22}{:>6}{:>10}{:>14}{:>12}{:>10}{:>12}{:>12.1f}{:>11.0f}%\n", model, batch, cell(results, "native"),
+                 cell(results, "replica"), cell(results, "libtorch"), cell(results, "pytorch"), times, flops / 1e9,
+                 100 * flops / median(peaks));
+      std::fflush(stdout);
+    }
+  }
+  fmt::print("\n");
+  print_load("after");
+}
+
+}  // namespace
+}  // namespace starling::bench
+
+int main(int /*argc*/, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // A rival that cannot start leaves its column empty.
+  starling::bench::run(std::filesystem::path(argv[0]).parent_path());
+  return 0;
+}
