@@ -195,7 +195,7 @@ bool is_good(const std::string& folder, const std::string& name) {
 
 std::string CheckpointStore::write(const CheckpointContents& contents) {
   const std::uint64_t step = contents.state.position.number;
-  const std::string name = name_of(step);
+  std::string name = name_of(step);
   const std::string temporary = folder_ + "/.writing";
   const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", std::to_string(step)}});
   const params::Layout optimiser_layout = layout_of(contents.optimiser);
@@ -241,10 +241,9 @@ std::optional<std::string> CheckpointStore::latest() const {
   if (!fs::exists(folder_ + "/latest", error)) return std::nullopt;
   std::string name = read_file(folder_ + "/latest", kWhat);
   while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
-  if (!step_of(name))
-    throw UserError(fmt::format("'{}/latest' should name a checkpoint, but says '{}'; those that are there: {}.", folder_, name,
-                                fmt::join(names(), ", ")));
-  return name;
+  if (step_of(name)) return name;
+  throw UserError(fmt::format("'{}/latest' should name a checkpoint, but says '{}'; those that are there: {}.", folder_, name,
+                              fmt::join(names(), ", ")));
 }
 
 std::vector<std::string> CheckpointStore::names() const {

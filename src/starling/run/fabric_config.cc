@@ -18,7 +18,6 @@ namespace {
 
 using fabric::Interval;
 using fabric::MessageFault;
-using fabric::RankSet;
 using fabric::SimOptions;
 
 void read_interval(TomlTable& table, Interval& interval) {

@@ -30,7 +30,7 @@ std::string without_slashes(std::string path) {
 std::string make_next_number() {
   make_folders("runs", "folder of all runs");
   for (int number = 1;; ++number) {
-    const std::string path = fmt::format("runs/{}", number);
+    std::string path = fmt::format("runs/{}", number);
     std::error_code error;
     if (fs::create_directory(path, error)) return path;
     if (error)

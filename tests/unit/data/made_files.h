@@ -50,9 +50,9 @@ inline Bytes gzip(const Bytes& plain) {
   stream.next_out = packed.data();
   stream.avail_out = static_cast<uInt>(packed.size());
   if (deflate(&stream, Z_FINISH) != Z_STREAM_END) throw std::runtime_error("deflate");
-  packed.resize(packed.size() - stream.avail_out);
+  const auto size = static_cast<std::ptrdiff_t>(stream.total_out);
   deflateEnd(&stream);
-  return packed;
+  return {packed.begin(), packed.begin() + size};
 }
 
 // Image i has the label i mod 10, and pixels that count up from i.
