@@ -18,7 +18,9 @@ double operations_per_second() {
   const hn::CappedTag<float, 16> tag;
   const auto factor = hn::Set(tag, 0.999f);
   const auto term = hn::Set(tag, 0.001f);
-  auto a = term, b = term, c = term, d = term, e = term, f = term, g = term, h = term, i = term, j = term;
+  // Each starts elsewhere, or the compiler would see that all are the same.
+  auto a = hn::Set(tag, 0.1f), b = hn::Set(tag, 0.2f), c = hn::Set(tag, 0.3f), d = hn::Set(tag, 0.4f), e = hn::Set(tag, 0.5f);
+  auto f = hn::Set(tag, 0.6f), g = hn::Set(tag, 0.7f), h = hn::Set(tag, 0.8f), i = hn::Set(tag, 0.9f), j = hn::Set(tag, 1.1f);
   const auto begin = std::chrono::steady_clock::now();
   for (int round = 0; round < kRounds; ++round) {
     a = hn::MulAdd(a, factor, term);

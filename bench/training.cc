@@ -42,6 +42,9 @@ class Rival {
       dup2(to[0], 0);
       dup2(from[1], 1);
       for (const int descriptor : {to[0], to[1], from[0], from[1]}) close(descriptor);
+      // One thread, as everybody: set_num_threads does not reach the BLAS under LibTorch.
+      setenv("OPENBLAS_NUM_THREADS", "1", 1);
+      setenv("OMP_NUM_THREADS", "1", 1);
       std::vector<char*> arguments;
       for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
       arguments.push_back(nullptr);

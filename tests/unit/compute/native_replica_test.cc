@@ -76,7 +76,7 @@ TEST(NativeReplica, GradientsOfTheNamedModelsAreThoseOfTheReference) {
   };
   check("lenet5", images);
   check("softmax", images);
-  check("mlp:784-150-10", images);  // The first layer goes to gemm, the second does not.
+  check("mlp:784-150-10", images);
   check("cifar10-full", colours);
   check("quadratic", numbers);
 }
@@ -93,7 +93,7 @@ TEST(NativeReplica, LargeAndSmallLayersMix) {
         "dense 400, dense 300, dense 6"}) {
     SCOPED_TRACE(text);
     const Network network = parse_network(text, Problem::of(samples));
-    const std::unique_ptr<Replica> replica = native::make_native_replica(network, 3, 0);
+    const std::unique_ptr<Replica> replica = native::make_native_replica(network, 3, 0, {.direct_dense_weights = 10'000});
     for (const std::size_t count : {37U, 1U, 16U, 20U}) {
       if (count == 1 && network.text.find("batchnorm") != std::string::npos) continue;  // The variance of one sample is no statistic.
       SCOPED_TRACE(count);
@@ -113,7 +113,8 @@ TEST(NativeReplica, GradientsOfRandomNetworksAreThoseOfTheReference) {
     const std::string text = random_text(random, shape, answers);
     SCOPED_TRACE(fmt::format("seed {}: {} on {}x{}x{}, batch {}", seed, text, shape.channels, shape.height, shape.width, count));
     const Network network = parse_network(text, Problem::of(samples));
-    const std::unique_ptr<Replica> replica = native::make_native_replica(network, seed, 0);
+    const std::unique_ptr<Replica> replica =
+        native::make_native_replica(network, seed, 0, {.direct_dense_weights = seed % 2 == 0 ? 100U : 1'000'000U});
     const std::vector<std::uint32_t> indices = all_indices(count);
     expect_like_reference(*replica, network, {.samples = &samples, .indices = indices, .number = 0});
   }
@@ -204,9 +205,10 @@ TEST(NativeReplica, TheSameBitsEveryTimeAndForEveryPlaceInMemory) {
   RandomStream random(11, 0, "test");
   const data::Samples samples = random_samples(random, {1, 28, 28}, 50, 10, true);
   const std::vector<std::uint32_t> indices = all_indices(50);
-  for (const char* model : {"lenet5", "mlp:784-200-10"}) {
-    const std::unique_ptr<Replica> first = make_replica(model, Problem::of(samples), 4, 0);
-    const std::unique_ptr<Replica> second = make_replica(model, Problem::of(samples), 4, 0);
+  for (const native::NativeOptions options : {native::NativeOptions{}, native::NativeOptions{.direct_dense_weights = 0}}) {
+    const Network network = parse_network("lenet5", Problem::of(samples));
+    const std::unique_ptr<Replica> first = native::make_native_replica(network, 4, 0, options);
+    const std::unique_ptr<Replica> second = native::make_native_replica(network, 4, 0, options);
     second->compute_gradient({.samples = &samples, .indices = std::span(indices).first(3), .number = 0});  // Grows later.
     const double loss = first->compute_gradient({.samples = &samples, .indices = indices, .number = 0});
     EXPECT_EQ(loss, second->compute_gradient({.samples = &samples, .indices = indices, .number = 0}));

@@ -15,17 +15,26 @@
 HWY_BEFORE_NAMESPACE();
 namespace starling::compute::native::HWY_NAMESPACE {
 
-// sums[row][v] = first[row] + the sum over k of factor[row × row_step + k × k_step] × from[k][v], for kRows rows. This is forward
-// (rows are outputs) and input gradient (rows are inputs) alike.
-template <int kRows>
+inline constexpr int kColumn = 128;  // Outputs that input_gradient takes at a time,
+inline constexpr int kAhead = 32;    // and how far ahead, in floats, it asks for weights.
+
+// to[row] = start + the sum over k of factor[row × row_step + k × k_step] × from[k], for kRows rows, where start is what `to` holds if
+// kAdd, else first[row], or zero. This is forward (rows are outputs) and input gradient (rows are inputs) alike.
+template <int kRows, bool kAdd, bool kPrefetch>
 void product_block(int count, const float* HWY_RESTRICT factor, std::ptrdiff_t row_step, std::ptrdiff_t k_step,
                    const float* HWY_RESTRICT from, const float* HWY_RESTRICT first, float* HWY_RESTRICT to) {
   Vector sums[kRows][kVectors];
   for (int row = 0; row < kRows; ++row) {
-    const Vector start = first == nullptr ? hn::Zero(kTag) : hn::Set(kTag, first[row]);
-    for (int v = 0; v < kVectors; ++v) sums[row][v] = start;
+    for (int v = 0; v < kVectors; ++v) {
+      if constexpr (kAdd) {
+        sums[row][v] = hn::LoadU(kTag, to + row * kGroup + v * kVectorLanes);
+      } else {
+        sums[row][v] = first == nullptr ? hn::Zero(kTag) : hn::Set(kTag, first[row]);
+      }
+    }
   }
   for (int k = 0; k < count; ++k) {
+    if constexpr (kPrefetch) __builtin_prefetch(factor + kAhead);
     Vector values[kVectors];
     for (int v = 0; v < kVectors; ++v) values[v] = hn::LoadU(kTag, from + v * kVectorLanes);
     for (int row = 0; row < kRows; ++row) {
@@ -40,34 +49,67 @@ void product_block(int count, const float* HWY_RESTRICT factor, std::ptrdiff_t r
   }
 }
 
-void product(int rows, int count, const float* factor, std::ptrdiff_t row_step, std::ptrdiff_t k_step, const float* from,
-             const float* first, float* to) {
-  const Blocks blocks{rows};
+struct Product {
+  int rows;
+  int count;
+  const float* factor;
+  std::ptrdiff_t row_step;
+  std::ptrdiff_t k_step;
+  const float* first;
+};
+
+// All rows for some groups. A block of rows takes one group after the other, so that its factors are fetched once for all of them.
+template <bool kAdd, bool kPrefetch>
+void product(const Product& p, std::size_t groups, const float* all_from, std::size_t from_step, float* all_to, std::size_t to_step) {
+  const Blocks blocks{p.rows};
   for (int block = 0; block < blocks.blocks; ++block) {
     const int begin = blocks.begin(block);
-    const float* block_factor = factor + begin * row_step;
-    const float* block_first = first == nullptr ? nullptr : first + begin;
-    float* block_to = to + static_cast<std::ptrdiff_t>(begin) * kGroup;
-    switch (blocks.size(block)) {
-      case 1:
-        product_block<1>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
-      case 2:
-        product_block<2>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
-      case 3:
-        product_block<3>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
-      case 4:
-        product_block<4>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
-      case 5:
-        product_block<5>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
-      default:
-        product_block<6>(count, block_factor, row_step, k_step, from, block_first, block_to);
-        break;
+    const float* factor = p.factor + begin * p.row_step;
+    const float* first = p.first == nullptr ? nullptr : p.first + begin;
+    for (std::size_t group = 0; group < groups; ++group) {
+      const float* from = all_from + group * from_step;
+      float* to = all_to + group * to_step + static_cast<std::ptrdiff_t>(begin) * kGroup;
+      switch (blocks.size(block)) {
+        case 1:
+          product_block<1, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+        case 2:
+          product_block<2, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+        case 3:
+          product_block<3, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+        case 4:
+          product_block<4, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+        case 5:
+          product_block<5, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+        default:
+          product_block<6, kAdd, kPrefetch>(p.count, factor, p.row_step, p.k_step, from, first, to);
+          break;
+      }
     }
+  }
+}
+
+void forward(const DenseShape& s, const float* in, const float* weights, const float* bias, float* out) {
+  product<false, false>({s.outputs, s.inputs, weights, s.inputs, 1, bias}, s.groups, in, s.in_step, out, s.out_step);
+}
+
+// Some outputs at a time: a block of inputs goes down a column of the weights, one cache line per output, and the next blocks find these
+// lines again. No processor sees such a column coming, so the lines are asked for ahead of their use.
+void input_gradient(const DenseShape& s, const float* out_gradient, const float* weights, float* in_gradient) {
+  for (int begin = 0; begin < s.outputs; begin += kColumn) {
+    const int count = s.outputs - begin < kColumn + kColumn / 2 ? s.outputs - begin : kColumn;
+    const Product part{s.inputs, count, weights + static_cast<std::ptrdiff_t>(begin) * s.inputs, 1, s.inputs, nullptr};
+    const float* from = out_gradient + static_cast<std::ptrdiff_t>(begin) * kGroup;
+    if (begin == 0) {
+      product<false, true>(part, s.groups, from, s.out_step, in_gradient, s.in_step);
+    } else {
+      product<true, true>(part, s.groups, from, s.out_step, in_gradient, s.in_step);
+    }
+    if (count > kColumn) break;
   }
 }
 
@@ -147,15 +189,16 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace starling::compute::native {
 
-HWY_EXPORT(product);
+HWY_EXPORT(forward);
+HWY_EXPORT(input_gradient);
 HWY_EXPORT(weight_gradient);
 
-void dense_forward(int inputs, int outputs, const float* in, const float* weights, const float* bias, float* out) {
-  HWY_DYNAMIC_DISPATCH(product)(outputs, inputs, weights, inputs, 1, in, bias, out);
+void dense_forward(const DenseShape& shape, const float* in, const float* weights, const float* bias, float* out) {
+  HWY_DYNAMIC_DISPATCH(forward)(shape, in, weights, bias, out);
 }
 
-void dense_input_gradient(int inputs, int outputs, const float* out_gradient, const float* weights, float* in_gradient) {
-  HWY_DYNAMIC_DISPATCH(product)(inputs, outputs, weights, 1, inputs, out_gradient, nullptr, in_gradient);
+void dense_input_gradient(const DenseShape& shape, const float* out_gradient, const float* weights, float* in_gradient) {
+  HWY_DYNAMIC_DISPATCH(input_gradient)(shape, out_gradient, weights, in_gradient);
 }
 
 void turn_into_tiles(int inputs, const float* in, std::size_t group, std::size_t groups, float* tiles) {

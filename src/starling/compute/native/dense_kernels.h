@@ -1,9 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Small fully connected layers, one group of samples at a time: weights that stay in the second-level cache. Large ones go to gemm
-// (blas.h).
-//
-// Inputs and outputs of a group are [feature][kGroup], weights [output][input].
+// Fully connected layers on groups of samples. Inputs and outputs of a group are [feature][kGroup], weights [output][input]. Very large
+// layers go to gemm (blas.h).
 #pragma once
 
 #include <cstddef>
@@ -12,11 +10,19 @@
 
 namespace starling::compute::native {
 
+struct DenseShape {
+  int inputs = 0;
+  int outputs = 0;
+  std::size_t groups = 1;    // That are computed at once.
+  std::size_t in_step = 0;   // Floats from the inputs of one group to those of the next,
+  std::size_t out_step = 0;  // and likewise for the outputs.
+};
+
 // out = bias + weights × in. bias may be null.
-void dense_forward(int inputs, int outputs, const float* in, const float* weights, const float* bias, float* out);
+void dense_forward(const DenseShape& shape, const float* in, const float* weights, const float* bias, float* out);
 
 // in_gradient = transposed weights × out_gradient.
-void dense_input_gradient(int inputs, int outputs, const float* out_gradient, const float* weights, float* in_gradient);
+void dense_input_gradient(const DenseShape& shape, const float* out_gradient, const float* weights, float* in_gradient);
 
 // The inputs of a group, turned so that the features of a sample lie side by side, in tiles of kGroup features:
 // tiles[feature / kGroup][group][sample][feature % kGroup]. There is room for `groups` groups; features beyond the last are zero.

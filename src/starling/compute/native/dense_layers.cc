@@ -11,12 +11,20 @@
 namespace starling::compute::native {
 namespace {
 
-// Forward and input gradient group by group; the weight gradient once for all groups, from inputs and output gradients put aside, so that
-// each weight is touched once per batch.
+// Weights that stay in the second-level cache may be fetched for every group; with more of them, all groups go through the layer at once.
+constexpr std::size_t kCachedWeights = 100'000;
+
+// The weight gradient is formed once for all groups, from inputs and output gradients put aside, so that each weight is touched once per
+// batch.
 class DenseLayer final : public Layer {
  public:
   explicit DenseLayer(const LayerParts& parts)
-      : parts_(parts), inputs_(static_cast<int>(parts.spec->input.size())), outputs_(parts.spec->outputs) {}
+      : parts_(parts),
+        inputs_(static_cast<int>(parts.spec->input.size())),
+        outputs_(parts.spec->outputs),
+        whole_batch_(parts.spec->input.size() * static_cast<std::size_t>(outputs_) > kCachedWeights) {}
+
+  bool whole_batch() const override { return whole_batch_; }
 
   void reserve(std::size_t groups) override {
     tiles_.grow(tiles_size(inputs_, groups));
@@ -24,15 +32,20 @@ class DenseLayer final : public Layer {
   }
 
   void forward(const Pass& pass, std::size_t group) override {
-    const float* in = parts_.in->value(group);
-    dense_forward(inputs_, outputs_, in, parts_.weights.weight, parts_.weights.bias, parts_.out->value(group));
-    if (pass.training) turn_into_tiles(inputs_, in, group, pass.groups(), tiles_.data());
+    dense_forward(shape(pass, parts_.in->value_step, parts_.out->value_step), parts_.in->value(group), parts_.weights.weight,
+                  parts_.weights.bias, parts_.out->value(group));
+    if (!pass.training) return;
+    for (std::size_t i = group; i < group + groups(pass); ++i) {
+      turn_into_tiles(inputs_, parts_.in->value(i), i, pass.groups(), tiles_.data());
+    }
   }
 
-  void backward(const Pass& /*pass*/, std::size_t group) override {
+  void backward(const Pass& pass, std::size_t group) override {
     const float* gradient = parts_.out->gradient(group);
-    std::copy_n(gradient, group_size(), out_gradients_.data() + group * group_size());
-    if (parts_.input_gradient) dense_input_gradient(inputs_, outputs_, gradient, parts_.weights.weight, parts_.in->gradient(group));
+    std::copy_n(gradient, groups(pass) * group_size(), out_gradients_.data() + group * group_size());
+    if (!parts_.input_gradient) return;
+    dense_input_gradient(shape(pass, parts_.in->gradient_step, parts_.out->gradient_step), gradient, parts_.weights.weight,
+                         parts_.in->gradient(group));
   }
 
   void finish(const Pass& pass) override {
@@ -45,11 +58,16 @@ class DenseLayer final : public Layer {
   }
 
  private:
+  std::size_t groups(const Pass& pass) const { return whole_batch_ ? pass.groups() : 1; }
   std::size_t group_size() const { return static_cast<std::size_t>(outputs_) * kGroup; }
+  DenseShape shape(const Pass& pass, std::size_t in_step, std::size_t out_step) const {
+    return {.inputs = inputs_, .outputs = outputs_, .groups = groups(pass), .in_step = in_step, .out_step = out_step};
+  }
 
   LayerParts parts_;
   int inputs_;
   int outputs_;
+  bool whole_batch_;
   AlignedFloats tiles_;
   AlignedFloats out_gradients_;
 };

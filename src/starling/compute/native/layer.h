@@ -81,8 +81,8 @@ struct LayerParts {
 };
 
 std::unique_ptr<Layer> make_convolution(const LayerParts& parts);
-std::unique_ptr<Layer> make_dense(const LayerParts& parts);         // Grouped, for weights that fit the cache.
-std::unique_ptr<Layer> make_matrix_dense(const LayerParts& parts);  // By gemm.
+std::unique_ptr<Layer> make_dense(const LayerParts& parts);         // Grouped.
+std::unique_ptr<Layer> make_matrix_dense(const LayerParts& parts);  // As a matrix, by gemm.
 std::unique_ptr<Layer> make_activation(const LayerParts& parts);    // In place.
 std::unique_ptr<Layer> make_pooling(const LayerParts& parts);
 std::unique_ptr<Layer> make_batch_norm(const LayerParts& parts);  // In place.

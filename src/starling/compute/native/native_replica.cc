@@ -16,9 +16,6 @@
 namespace starling::compute::native {
 namespace {
 
-// Weights up to this many floats stay in the second-level cache while group after group passes; beyond, gemm's blocking wins.
-constexpr std::size_t kDirectDenseWeights = 100'000;
-
 bool in_place(LayerKind kind) {
   return kind == LayerKind::relu || kind == LayerKind::tanh || kind == LayerKind::sigmoid || kind == LayerKind::batchnorm ||
          kind == LayerKind::dropout;
@@ -29,10 +26,6 @@ bool in_place(LayerKind kind) {
 bool keeps_output(LayerKind before, LayerKind after) {
   if (before == LayerKind::relu && after == LayerKind::dropout) return true;
   return before != LayerKind::relu && before != LayerKind::tanh && before != LayerKind::sigmoid;
-}
-
-bool wants_matrix(const LayerSpec& layer) {
-  return layer.kind == LayerKind::dense && layer.input.size() * static_cast<std::size_t>(layer.outputs) > kDirectDenseWeights;
 }
 
 // The largest of some numbers cut off at zero is the largest, cut off at zero: relu after maxpool has fewer to cut off.
@@ -53,8 +46,9 @@ struct Stage {
 
 class NativeReplica final : public Replica {
  public:
-  NativeReplica(const Network& network, std::uint64_t seed, std::uint32_t rank)
-      : network_(network),
+  NativeReplica(const Network& network, std::uint64_t seed, std::uint32_t rank, const NativeOptions& options)
+      : options_(options),
+        network_(network),
         specs_(reordered(network.layers)),
         layout_(layout_of(network)),
         weights_(layout_.size()),
@@ -115,6 +109,10 @@ class NativeReplica final : public Replica {
     for (std::size_t group = 0; group < groups; ++group) {
       for (auto layer = stage.layers.rbegin(); layer != stage.layers.rend(); ++layer) (*layer)->backward(pass, group);
     }
+  }
+
+  bool wants_matrix(const LayerSpec& layer) const {
+    return layer.kind == LayerKind::dense && layer.input.size() * static_cast<std::size_t>(layer.outputs) > options_.direct_dense_weights;
   }
 
   void build(std::uint64_t seed, std::uint32_t rank) {
@@ -232,6 +230,7 @@ class NativeReplica final : public Replica {
     AlignedFloats gradients{};
   };
 
+  NativeOptions options_;
   Network network_;
   std::vector<LayerSpec> specs_;
   params::Layout layout_;
@@ -246,8 +245,8 @@ class NativeReplica final : public Replica {
 
 }  // namespace
 
-std::unique_ptr<Replica> make_native_replica(const Network& network, std::uint64_t seed, std::uint32_t rank) {
-  return std::make_unique<NativeReplica>(network, seed, rank);
+std::unique_ptr<Replica> make_native_replica(const Network& network, std::uint64_t seed, std::uint32_t rank, const NativeOptions& options) {
+  return std::make_unique<NativeReplica>(network, seed, rank, options);
 }
 
 }  // namespace starling::compute::native

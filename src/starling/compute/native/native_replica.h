@@ -3,6 +3,7 @@
 // The replica that needs no framework.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -11,7 +12,13 @@
 
 namespace starling::compute::native {
 
+struct NativeOptions {
+  // A dense layer of more weights than this goes to gemm. Below, the direct kernels are faster, the more so the smaller the batch.
+  std::size_t direct_dense_weights = 2'000'000;
+};
+
 // Starts at initialise(network, seed). The rank separates what replicas of one run drop out.
-std::unique_ptr<Replica> make_native_replica(const Network& network, std::uint64_t seed, std::uint32_t rank);
+std::unique_ptr<Replica> make_native_replica(const Network& network, std::uint64_t seed, std::uint32_t rank,
+                                             const NativeOptions& options = {});
 
 }  // namespace starling::compute::native
