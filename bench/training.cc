@@ -4,6 +4,7 @@
 // LibTorch from C++, and PyTorch from Python. The columns take turns, round after round; medians are printed. LibTorch and PyTorch get
 // their batch as floats and ready; the native engine reads bytes and standardises them as it does in training.
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +17,7 @@
 #include <numeric>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "bench/fma_peak.h"
 #include "bench/measure.h"
@@ -29,6 +31,12 @@ namespace {
 
 constexpr double kSecondsPerRound = 0.4;
 constexpr int kRounds = 7;
+
+// From the start of a program to the end of its first training step, and the most memory it had by then.
+struct Start {
+  double seconds = 0;
+  double peak_bytes = 0;
+};
 
 // A program that answers "MODEL BATCH SECONDS" with "NAME=SAMPLES_PER_SECOND ..." for as long as it is asked.
 class Rival {
@@ -60,18 +68,24 @@ class Rival {
   }
   Rival(const Rival&) = delete;
   Rival& operator=(const Rival&) = delete;
-  ~Rival() {
-    if (child_ < 0) return;
+  ~Rival() { end(); }
+
+  // Returns the most memory that the program ever had, in bytes.
+  double end() {
+    if (child_ < 0) return 0;
     std::fclose(in_);
     std::fclose(out_);
-    waitpid(child_, nullptr, 0);
+    rusage usage{};
+    wait4(child_, nullptr, 0, &usage);
+    child_ = -1;
+    return static_cast<double>(usage.ru_maxrss) * 1024;
   }
 
-  std::map<std::string, double> measure(const std::string& model, std::size_t batch) {
+  std::map<std::string, double> measure(const std::string& model, std::size_t batch, double seconds = kSecondsPerRound) {
     std::map<std::string, double> results;
     char line[256];
     if (!ready_) return results;
-    fmt::print(in_, "{} {} {}\n", model, batch, kSecondsPerRound);
+    fmt::print(in_, "{} {} {}\n", model, batch, seconds);
     std::fflush(in_);
     if (std::fgets(line, sizeof(line), out_) == nullptr) return results;
     for (char* word = std::strtok(line, " \n"); word != nullptr; word = std::strtok(nullptr, " \n")) {
@@ -142,6 +156,41 @@ double operations_per_step_sample(const std::string& model, const data::Samples&
   return 3 * all - network.operations_per_sample();
 }
 
+Start start_of(const std::vector<std::string>& command) {
+  const auto begin = std::chrono::steady_clock::now();
+  Rival rival(command);
+  if (rival.measure("lenet5", 64, 0).empty()) return {};
+  const double seconds = seconds_since(begin);
+  return {.seconds = seconds, .peak_bytes = rival.end()};
+}
+
+void print_starts(const std::vector<std::pair<const char*, std::vector<std::string>>>& programs) {
+  fmt::print("\nfrom the start of the program to the end of the first step of lenet5, batch 64, and the most memory it had:\n");
+  for (const auto& [name, command] : programs) {
+    std::vector<double> seconds;
+    double peak = 0;
+    for (int round = 0; round < 5; ++round) {
+      const Start start = start_of(command);
+      seconds.push_back(start.seconds);
+      peak = std::max(peak, start.peak_bytes);
+    }
+    if (peak > 0) fmt::print("  {:<10}{:>8.0f} ms{:>8.0f} MB\n", name, 1e3 * median(seconds), peak / 1e6);
+  }
+}
+
+// The native engine as a rival of itself, for its start.
+void answer_requests() {
+  const data::Samples samples = random_images(256);
+  std::puts("ready");
+  std::fflush(stdout);
+  char line[256];
+  while (std::fgets(line, sizeof(line), stdin) != nullptr) {
+    NativeTrainer native("lenet5", 64, samples);
+    std::puts("native=1");
+    std::fflush(stdout);
+  }
+}
+
 std::string cell(const std::map<std::string, std::vector<double>>& results, const std::string& name) {
   const auto found = results.find(name);
   return found == results.end() ? "-" : fmt::format("{:.0f}", median(found->second));
@@ -149,8 +198,10 @@ std::string cell(const std::map<std::string, std::vector<double>>& results, cons
 
 void run(const std::string& folder) {
   const data::Samples samples = random_images(256);
-  Rival torch({folder + "/training_torch"});
-  Rival python({"/usr/bin/python3", folder + "/training_torch.py"});
+  const std::vector<std::string> torch_command{folder + "/training_torch"};
+  const std::vector<std::string> python_command{"/usr/bin/python3", folder + "/training_torch.py"};
+  Rival torch(torch_command);
+  Rival python(python_command);
   print_load("before");
   fmt::print("\n{:<22}{:>6}{:>10}{:>14}{:>12}{:>10}{:>12}{:>12}{:>12}\n", "samples per second", "batch", "native", "torch replica",
              "LibTorch", "PyTorch", "× LibTorch", "Gflop/s", "of FMA peak");
@@ -175,6 +226,7 @@ void run(const std::string& folder) {
       std::fflush(stdout);
     }
   }
+  print_starts({{"native", {folder + "/training", "--answer"}}, {"LibTorch", torch_command}, {"PyTorch", python_command}});
   fmt::print("\n");
   print_load("after");
 }
@@ -182,7 +234,11 @@ void run(const std::string& folder) {
 }  // namespace
 }  // namespace starling::bench
 
-int main(int /*argc*/, char** argv) {
+int main(int argc, char** argv) {
+  if (argc > 1) {
+    starling::bench::answer_requests();
+    return 0;
+  }
   std::signal(SIGPIPE, SIG_IGN);  // A rival that cannot start leaves its column empty.
   starling::bench::run(std::filesystem::path(argv[0]).parent_path());
   return 0;
