@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <utility>
 
 namespace starling {
 
@@ -14,11 +15,19 @@ class AlignedFloats {
  public:
   AlignedFloats() = default;
   explicit AlignedFloats(std::size_t size) { grow(size); }
+  AlignedFloats(AlignedFloats&& other) noexcept : data_(std::move(other.data_)), size_(std::exchange(other.size_, 0)) {}
+  AlignedFloats& operator=(AlignedFloats&& other) noexcept {
+    data_ = std::move(other.data_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
+  }
 
-  // Makes room for at least `size` floats, all zero; the old ones are lost. Does nothing if there is room already, so that a buffer that has
-  // reached its size costs no more allocation.
+  // Makes room for at least `size` floats, all zero; the old ones are lost. Does nothing if there is room already, so that a buffer that
+  // has reached its size costs no more allocation.
   void grow(std::size_t size) {
     if (size <= size_) return;
+    size_ = 0;
+    data_.reset();  // First, so that old and new are not there at once.
     data_.reset(new (std::align_val_t{kAlignment}) float[size]());
     size_ = size;
   }

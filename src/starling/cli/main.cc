@@ -2,6 +2,8 @@
 //
 // The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake, 3 a run
 // diverged, 130 a run was interrupted and can be resumed.
+#include <fcntl.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
@@ -18,6 +20,12 @@ namespace {
 CLI::App& innermost(CLI::App& app) {
   const std::vector<CLI::App*> given = app.get_subcommands();
   return given.empty() ? app : innermost(*given.front());
+}
+
+// "starling data info".
+std::string full_name(CLI::App& app) {
+  const std::vector<CLI::App*> given = app.get_subcommands();
+  return given.empty() ? app.get_name() : app.get_name() + " " + full_name(*given.front());
 }
 
 // " Did you mean '--ranks'?" for a flag that the command does not have.
@@ -66,14 +74,14 @@ int run(int argc, char** argv) {
     const std::vector<std::string> unknown = command.remaining();
     const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
     if (unknown.empty() || !has_commands) {
-      std::fprintf(stderr, "starling: %s\nTry 'starling --help'.\n", error.what());
+      std::fprintf(stderr, "starling: %s\nTry '%s --help'.\n", error.what(), full_name(app).c_str());
     } else {
       std::fprintf(stderr, "starling: there is no command '%s'.%s\nTry 'starling --help'.\n", unknown[0].c_str(),
                    command_hint(command, unknown[0]).c_str());
     }
     return 2;
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "starling: %s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what());
+    std::fprintf(stderr, "starling: %s\nTry '%s --help'.\n", error.what(), full_name(app).c_str());
     return 2;
   }
   return 0;
@@ -81,7 +89,16 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+namespace {
+
+// A closed standard stream would give its number to the first file that is opened, and what is printed would end in it.
+void open_standard_streams() {
+  for (int descriptor = 0; descriptor <= 2; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
+  }
+}
+
+int guarded(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const starling::cli::ExitCode& code) {
@@ -93,4 +110,17 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "starling: %s\n", error.what());
     return 1;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  open_standard_streams();
+  const int code = guarded(argc, argv);
+  // Scripts rely on what is printed: output that was lost is a failure.
+  if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {
+    std::fprintf(stderr, "starling: cannot write to standard output\n");
+    return 1;
+  }
+  return code;
 }

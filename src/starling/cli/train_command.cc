@@ -33,12 +33,22 @@ extern "C" void on_interrupt(int) {
   if (interrupts.fetch_add(1) > 0) ::_exit(kInterrupted);
 }
 
+// Also when the terminal goes away. What was ignored when the program was started, as by nohup, stays so.
 void catch_interrupts() {
   struct sigaction action {};
   action.sa_handler = on_interrupt;
   action.sa_flags = SA_RESTART;
-  ::sigaction(SIGINT, &action, nullptr);
-  ::sigaction(SIGTERM, &action, nullptr);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    ::sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);  // A reader that has gone is an error of writing, not the end.
+}
+
+void say(const std::string& text) {
+  static_cast<void>(std::fputs(text.c_str(), stderr));
+  static_cast<void>(std::fflush(stderr));
 }
 
 // A run that is ready to begin or to go on.
@@ -63,6 +73,7 @@ Prepared prepare_resumed(const TrainFlags& flags) {
     throw UserError(fmt::format("--resume {} takes configuration and directory from the run: leave --config and --out out", flags.resume));
   }
   Prepared prepared;
+  prepared.directory = run::RunDirectory::open(flags.resume);  // First, so that nobody changes the run while it is looked at.
   const run::RunConfig stored = run::RunDirectory::read_config(flags.resume);
   prepared.config = stored;
   apply(flags, prepared.config);
@@ -73,15 +84,15 @@ Prepared prepare_resumed(const TrainFlags& flags) {
                     *conflict, flags.resume));
   }
   run::validate(prepared.config);
-  prepared.directory = run::RunDirectory::open(flags.resume);
   const run::CheckpointStore store(prepared.directory->checkpoints_path());
   // A run that was killed before its first checkpoint starts from the beginning.
-  if (!flags.checkpoint.empty() || store.latest()) {
-    prepared.checkpoint = store.read(flags.checkpoint.empty() ? "latest" : flags.checkpoint);
-    const std::uint64_t done = prepared.checkpoint->state.position.epoch;
-    if (done > prepared.config.epochs) {
-      throw UserError(fmt::format("the run has done {} epochs already, more than --epochs {}", done, prepared.config.epochs));
-    }
+  if (flags.checkpoint.empty() && !store.latest() && store.names().empty()) return prepared;
+  prepared.checkpoint = store.read(flags.checkpoint.empty() ? "latest" : flags.checkpoint);
+  const data::BatchOrder::Position& position = prepared.checkpoint->state.position;
+  if (position.epoch + (position.sample > 0 ? 1 : 0) > prepared.config.epochs) {
+    throw UserError(fmt::format("the run has done {} epochs{} already, more than --epochs {}; give at least {}", position.epoch,
+                                position.sample > 0 ? " and a part" : "", prepared.config.epochs,
+                                position.epoch + (position.sample > 0 ? 1 : 0)));
   }
   return prepared;
 }
@@ -119,13 +130,13 @@ void print_json(const Prepared& prepared, const run::TrainResult& result) {
                                     {"checkpoint", result.checkpoint},
                                     {"ending", ending},
                                     {"interrupted", result.ending == run::Ending::interrupted}};
-  fmt::print("{}\n", json.dump());
+  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
 }
 
 void print_summary(const Prepared& prepared, const run::TrainResult& result) {
   const run::RunState& state = result.state;
-  fmt::print("{} epochs, {} steps, {} samples in {:.2f} s: {:.0f} samples/s\n", result.epochs, state.position.number, state.samples,
-             state.seconds, rate_of(state));
+  fmt::print("{:.4g} {}, {} steps, {} samples in {:.2f} s: {:.0f} samples/s\n", result.epochs, result.epochs == 1 ? "epoch" : "epochs",
+             state.position.number, state.samples, state.seconds, rate_of(state));
   if (state.skipped > 0) fmt::print("skipped batches  {}\n", state.skipped);
   if (result.train_loss) fmt::print("train loss       {:.4f}\n", *result.train_loss);
   if (state.test_loss) fmt::print("test loss        {:.4f}\n", *state.test_loss);
@@ -141,14 +152,13 @@ void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainR
   if (flags.json) print_json(prepared, result);
   std::fflush(stdout);
   if (result.ending == run::Ending::interrupted) {
-    fmt::print(stderr, "Interrupted. To go on:\n  starling train --resume {}\n", prepared.directory->path());
+    say(fmt::format("Interrupted. To go on:\n  starling train --resume {}\n", prepared.directory->path()));
     throw ExitCode{kInterrupted};
   }
   if (result.ending == run::Ending::diverged) {
-    fmt::print(stderr,
-               "starling: the run diverged: {}. The last checkpoint is from before: {}\n"
-               "Try a smaller --lr, --clip-norm 1 or a --warmup; --on-nan skip leaves such batches out.\n",
-               result.reason, result.checkpoint);
+    say(fmt::format(
+        "starling: the run diverged: {}. The last checkpoint is from before: {}\nTry a smaller --lr, --clip-norm 1 or a --warmup{}.\n",
+        result.reason, result.checkpoint, prepared.config.on_nan == run::OnNan::skip ? "" : "; --on-nan skip leaves such batches out"));
     throw ExitCode{kDiverged};
   }
 }
@@ -168,10 +178,12 @@ void run_train(const TrainFlags& flags) {
                        {.directory = &*prepared.directory, .observer = &console, .stop = [] { return interrupts.load() > 0; }});
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
   if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
-  fmt::print(stderr, "{} on {}: {} parameters, {} samples, {} to test; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
-             replica->layout().parameter_count(), dataset.train.count, dataset.test.count, config.fabric.name, config.seed(),
-             resumed ? "resuming" : "writing to", prepared.directory->path(),
-             prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name) : "");
+  const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
+                           : resumed           ? " from the beginning: it has no checkpoint yet"
+                                               : "";
+  say(fmt::format("{} on {}: {} parameters, {} samples, {} to test; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
+                  replica->layout().parameter_count(), dataset.train.count, dataset.test.count, config.fabric.name, config.seed(),
+                  resumed ? "resuming" : "writing to", prepared.directory->path(), from));
   catch_interrupts();
   const fabric::RunReport report = run::make_fabric(config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); });
   console.clear();

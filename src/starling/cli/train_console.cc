@@ -2,6 +2,7 @@
 #include "starling/cli/train_console.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -22,6 +23,21 @@ std::string time_text(double seconds) {
   return fmt::format("{} h {:02} min", whole / kHour, whole % kHour / kMinute);
 }
 
+// What people may see or not must not end a run: errors of the terminal are ignored.
+void put(const std::string& text) {
+  static_cast<void>(std::fputs(text.c_str(), stderr));
+  static_cast<void>(std::fflush(stderr));
+}
+
+// Cut to what fits on one row, because only one row can be cleared again.
+std::string fitted(std::string text) {
+  winsize size{};
+  constexpr std::size_t kUsual = 80;
+  const std::size_t columns = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+  if (text.size() >= columns) text.resize(columns - 1);
+  return text;
+}
+
 }  // namespace
 
 std::string to_text(const run::Progress& progress) {
@@ -34,6 +50,7 @@ std::string to_text(const run::Progress& progress) {
   } else if (progress.test_loss) {
     text += fmt::format("  test loss {:.4g}", *progress.test_loss);
   }
+  if (progress.skipped > 0) text += fmt::format("  skipped {}", progress.skipped);
   if (progress.seconds_left > 0) text += fmt::format("  left {}", time_text(progress.seconds_left));
   return text;
 }
@@ -42,29 +59,27 @@ TrainConsole::TrainConsole() : terminal_(::isatty(STDERR_FILENO) == 1) {}
 
 void TrainConsole::progressed(const run::Progress& progress) {
   if (terminal_) {
-    fmt::print(stderr, "{}{}", kClearLine, to_text(progress));
-    std::fflush(stderr);
+    put(kClearLine + fitted(to_text(progress)));
   } else if (progress.seconds - last_line_seconds_ >= kSecondsBetweenLines) {
     last_line_seconds_ = progress.seconds;
-    fmt::print(stderr, "{}\n", to_text(progress));
+    put(to_text(progress) + "\n");
   }
 }
 
 void TrainConsole::epoch_ended(const run::Progress& progress) {
   clear();
   last_line_seconds_ = progress.seconds;
-  fmt::print(stderr, "{}\n", to_text(progress));
+  put(to_text(progress) + "\n");
 }
 
 void TrainConsole::noted(const std::string& message) {
   clear();
-  fmt::print(stderr, "note: {}\n", message);
+  put(fmt::format("note: {}\n", message));
 }
 
 void TrainConsole::clear() {
   if (!terminal_) return;
-  fmt::print(stderr, "{}", kClearLine);
-  std::fflush(stderr);
+  put(kClearLine);
 }
 
 }  // namespace starling::cli

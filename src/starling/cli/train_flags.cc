@@ -6,12 +6,15 @@
 namespace starling::cli {
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
-  const CLI::Range count(0.0, 1e9);
+  const CLI::Range count(std::uint64_t{0}, std::uint64_t{1'000'000'000});
+  const CLI::Range positive(std::uint64_t{1}, std::uint64_t{1'000'000'000});
+  // As a variable that is not set makes it.
+  const CLI::Validator given([](const std::string& text) { return text.empty() ? std::string("it is empty") : std::string(); }, "");
   command.add_option("--model", flags.model, "A name, or a text such as 'dense 100, relu, dense 10' [lenet5]");
   command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
-  command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are looked for first");
+  command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are, in place of the usual folders");
   command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);
-  command.add_option("--batch", flags.batch, "Samples per step [64]")->check(count);
+  command.add_option("--batch", flags.batch, "Samples per step [64]")->check(positive);
   command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
   command.add_option("--lr", flags.lr, "Learning rate [0.05]");
   command.add_option("--momentum", flags.momentum, "Of momentum, nesterov and lars [0.9]");
@@ -24,7 +27,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_flag("--two-stage", flags.two_stage, "Plain SGD during the warm-up, then the optimizer");
   command.add_option("--on-nan", flags.on_nan, "A loss or gradient that is not finite: stop the run, or skip the batch [stop]");
   command.add_option("--seed", flags.seed, "Seed of first weights, order of batches and all else that is random [1]")
-      ->check(CLI::Range(0.0, 9e18));
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{9'000'000'000'000'000'000U}));
   command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
   command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]")
       ->check(count);
@@ -33,10 +36,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
   command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]")
       ->check(count);
-  command.add_option("--out", flags.out, "The run directory [the next free number in runs/]");
-  command.add_option("--config", flags.config, "TOML file; flags go on top");
-  command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer");
-  command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]");
+  command.add_option("--out", flags.out, "The run directory [the next free number in runs/]")->check(given);
+  command.add_option("--config", flags.config, "TOML file; flags go on top")->check(given);
+  command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer")->check(given);
+  command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]")->check(given);
   command.add_flag("--json", flags.json, "Print the result as one JSON object, the last line of standard output");
   command.footer(
       "Examples:\n"

@@ -242,12 +242,17 @@ class Parser {
     }
   }
 
-  // Refuses what no memory holds before anybody tries to allocate it.
+  // Refuses what hardly any memory holds before anybody tries to allocate it.
   void check_size(const LayerSpec& layer, std::size_t inputs) const {
-    constexpr double kMost = 2e9;
+    constexpr double kMostWeights = 5e8;
+    constexpr double kMostOutputs = 5e7;
     const double weights = static_cast<double>(inputs) * layer.outputs;
-    const double values = static_cast<double>(layer.output.channels) * layer.output.height * layer.output.width;
-    if (weights > kMost || values > kMost) fail_element(fmt::format("'{}' would have {:.3g} weights", words_.front().text, weights));
+    const double outputs = static_cast<double>(layer.output.channels) * layer.output.height * layer.output.width;
+    const std::string_view name = words_.front().text;
+    if (weights > kMostWeights)
+      fail_element(fmt::format("'{}' would have {:.3g} weights; at most {:.3g} can be trained", name, weights, kMostWeights));
+    if (outputs > kMostOutputs)
+      fail_element(fmt::format("'{}' would put out {:.3g} numbers per sample; at most {:.3g} can be held", name, outputs, kMostOutputs));
   }
 
   void check_outputs() const {

@@ -4,7 +4,7 @@
 // Everything else (who exchanges what, how weights move) is outside. Backends: native (no framework), torch (LibTorch), and your own:
 // derive from Replica; examples/own_replica is a whole one.
 //
-//   std::unique_ptr<Replica> replica = make_replica("lenet5", shape_of(dataset), seed, rank);
+//   std::unique_ptr<Replica> replica = make_replica("lenet5", Problem::of(dataset.train), seed, rank);
 //   double loss = replica->compute_gradient(batch);
 //   for (std::size_t i = 0; i < replica->gradient().size(); ++i) replica->weights()[i] -= 0.01f * replica->gradient()[i];
 //

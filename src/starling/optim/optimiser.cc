@@ -191,7 +191,7 @@ std::unique_ptr<Optimiser> make_optimiser(const OptimiserOptions& options, const
   if (options.name == "adagrad") return std::make_unique<Adagrad>(options, layout);
   if (options.name == "adam") return std::make_unique<Adam>(options, layout);
   if (options.name == "lars") return std::make_unique<Lars>(options, layout);
-  throw UserError(fmt::format("there is no optimiser '{}'; it is one of {}.{}", options.name, fmt::join(optimiser_names(), ", "),
+  throw UserError(fmt::format("there is no optimizer '{}'; it is one of {}.{}", options.name, fmt::join(optimiser_names(), ", "),
                               nearest_name_hint(options.name, optimiser_names())));
 }
 

@@ -54,22 +54,22 @@ void check_options(const ScheduleOptions& options) {
                                 nearest_name_hint(options.kind, names)));
   }
   const std::string length = fmt::format("between 0 and the length of the run, {} epochs", options.epochs);
-  check(options.lr > 0, "lr", options.lr, "positive");
+  check(options.lr > 0, "lr", options.lr, "positive and finite");
   check(options.epochs > 0, "epochs", options.epochs, "positive");
   check(options.power >= 0, "power", options.power, "0 or positive");
   check(options.gamma > 0, "gamma", options.gamma, "positive");
   check(options.final_lr >= 0 && options.final_lr <= options.lr, "final_lr", options.final_lr,
         fmt::format("between 0 and lr, {}", options.lr));
-  check(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs, "warmup_epochs", options.warmup_epochs, length);
+  check(options.warmup_epochs >= 0 && options.warmup_epochs <= options.epochs, "warmup", options.warmup_epochs, length);
   check(options.warmup_from >= 0 && options.warmup_from <= 1, "warmup_from", options.warmup_from, "a fraction of lr between 0 and 1");
-  check(options.batch_warmup_epochs >= 0 && options.batch_warmup_epochs <= options.epochs, "batch_warmup_epochs",
-        options.batch_warmup_epochs, length);
+  check(options.batch_warmup_epochs >= 0 && options.batch_warmup_epochs <= options.epochs, "batch_warmup", options.batch_warmup_epochs,
+        length);
   check(options.batch >= 1, "batch", static_cast<double>(options.batch), "at least 1");
   check(options.batch_warmup_epochs == 0 || (options.batch_warmup_from >= 1 && options.batch_warmup_from <= options.batch),
         "batch_warmup_from", static_cast<double>(options.batch_warmup_from), fmt::format("between 1 and batch, {}", options.batch));
   if (options.kind == "multi-step") check_milestones(options);
   if (options.two_stage && options.warmup_epochs == 0) {
-    throw UserError("two_stage needs a warm-up, which is its first stage: set warmup_epochs to how long it lasts");
+    throw UserError("two_stage needs a warm-up, which is its first stage: set warmup to the epochs it lasts");
   }
 }
 

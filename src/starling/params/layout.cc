@@ -14,9 +14,11 @@ namespace starling::params {
 const Slice& Layout::add(std::string name, std::vector<std::int64_t> shape, SliceKind kind) {
   STARLING_CHECK(find(name) == nullptr, fmt::format("two slices are called '{}'", name));
   STARLING_CHECK(kind == SliceKind::buffer || size_ == parameter_count_, fmt::format("the parameter '{}' comes after a buffer", name));
+  constexpr std::size_t kMost = std::size_t{1} << 48;  // Floats; far beyond any memory, and safe to multiply.
   std::size_t size = 1;
   for (const std::int64_t extent : shape) {
-    STARLING_CHECK(extent > 0, fmt::format("the slice '{}' has the shape {}", name, shape));
+    STARLING_CHECK(extent > 0 && static_cast<std::uint64_t>(extent) <= kMost / size,
+                   fmt::format("the slice '{}' has the shape {}", name, shape));
     size *= static_cast<std::size_t>(extent);
   }
   slices_.push_back({.name = std::move(name), .shape = std::move(shape), .offset = size_, .size = size, .kind = kind});

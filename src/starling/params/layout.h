@@ -35,7 +35,8 @@ struct Slice {
 
 class Layout {
  public:
-  // Appends a slice. Precondition (checked): the name is new, all extents are positive, and no parameter comes after a buffer.
+  // Appends a slice, and returns it; the reference is good until the next one. Precondition (checked): the name is new, all extents are
+  // positive, and no parameter comes after a buffer.
   const Slice& add(std::string name, std::vector<std::int64_t> shape, SliceKind kind = SliceKind::parameter);
 
   const std::vector<Slice>& slices() const { return slices_; }

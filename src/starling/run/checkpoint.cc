@@ -29,6 +29,7 @@ constexpr const char* kOptimiser = "optimizer.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kWhat = "checkpoint";
+constexpr const char* kTemporary = "/.writing";
 
 std::string name_of(std::uint64_t step) { return fmt::format("{}{:08}", kPrefix, step); }
 
@@ -53,6 +54,7 @@ Json to_json(const RunState& state) {
           {"sample", state.position.sample},
           {"samples", state.samples},
           {"skipped", state.skipped},
+          {"skipped_in_a_row", state.skipped_in_a_row},
           {"seconds", state.seconds},
           {"total_seconds", state.total_seconds},
           {"epoch_loss_sum", state.epoch_loss_sum},
@@ -70,6 +72,7 @@ RunState state_from(const Json& json) {
   state.position = {.epoch = json.at("epoch"), .sample = json.at("sample"), .number = json.at("step")};
   state.samples = json.at("samples");
   state.skipped = json.at("skipped");
+  state.skipped_in_a_row = json.at("skipped_in_a_row");
   state.seconds = json.at("seconds");
   state.total_seconds = json.at("total_seconds");
   state.epoch_loss_sum = json.at("epoch_loss_sum");
@@ -173,6 +176,7 @@ Checkpoint read_folder(const std::string& folder, const std::string& name) {
     checkpoint.state = state_from(json.at("state"));
     checkpoint.config = json.at("config");
     checkpoint.model = json.at("model");
+    checkpoint.data = json.at("data");
     const Json& bytes = json.at("bytes");
     checkpoint.weights = parse_safetensors(reader.read_checked(kWeights, bytes.at(kWeights)), checkpoint.path + "/" + kWeights);
     checkpoint.optimiser = parse_safetensors(reader.read_checked(kOptimiser, bytes.at(kOptimiser)), checkpoint.path + "/" + kOptimiser);
@@ -194,17 +198,33 @@ bool is_good(const std::string& folder, const std::string& name) {
 }  // namespace
 
 std::string CheckpointStore::write(const CheckpointContents& contents) {
-  const std::uint64_t step = contents.state.position.number;
-  std::string name = name_of(step);
-  const std::string temporary = folder_ + "/.writing";
-  const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", std::to_string(step)}});
+  std::string name = name_of(contents.state.position.number);
+  try {
+    write_folder(contents, name);
+    make_latest(name);
+  } catch (const UserError& error) {
+    std::error_code ignored;
+    fs::remove_all(folder_ + kTemporary, ignored);  // On a full disk it would be in the way.
+    const std::optional<std::string> last = latest();
+    if (!last) throw;
+    throw UserError(fmt::format("{} The checkpoint before, {}, is as it was: --resume goes on from it.", error.what(), *last));
+  }
+  remove_others(contents.state.position.number);
+  return name;
+}
+
+void CheckpointStore::write_folder(const CheckpointContents& contents, const std::string& name) const {
+  const std::string temporary = folder_ + kTemporary;
+  const std::string step = std::to_string(contents.state.position.number);
+  const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", step}});
   const params::Layout optimiser_layout = layout_of(contents.optimiser);
-  const std::string optimiser_header = safetensors_header(optimiser_layout, {{"step", std::to_string(step)}});
+  const std::string optimiser_header = safetensors_header(optimiser_layout, {{"step", step}});
   const std::string optimiser_values = values_of(contents.optimiser);
   const Json state{
       {"format", kFormat},
       {"state", to_json(contents.state)},
       {"model", contents.model},
+      {"data", contents.data},
       {"config", contents.config},
       {"bytes",
        {{kWeights, header.size() + contents.weights.size_bytes()}, {kOptimiser, optimiser_header.size() + optimiser_values.size()}}}};
@@ -219,9 +239,6 @@ std::string CheckpointStore::write(const CheckpointContents& contents) {
   // One of the same step is not the latest (see make_latest), so it may go.
   fs::remove_all(folder_ + "/" + name, error);
   rename_durably(temporary, folder_ + "/" + name, kWhat);
-  make_latest(name);
-  remove_others(step);
-  return name;
 }
 
 // Keeps this one and the one before. Later ones belong to a course that was given up by going on from an older one.
@@ -234,16 +251,29 @@ void CheckpointStore::remove_others(std::uint64_t step) const {
   }
 }
 
-void CheckpointStore::make_latest(const std::string& name) const { write_file_atomically(folder_ + "/latest", name + "\n", kWhat); }
+void CheckpointStore::make_latest(const std::string& name) const {
+  std::error_code error;
+  const std::string path = folder_ + "/latest";
+  if (fs::exists(path, error) && read_file(path, kWhat) == name + "\n") return;
+  write_file_atomically(path, name + "\n", kWhat);
+}
 
 std::optional<std::string> CheckpointStore::latest() const {
   std::error_code error;
   if (!fs::exists(folder_ + "/latest", error)) return std::nullopt;
   std::string name = read_file(folder_ + "/latest", kWhat);
   while (!name.empty() && (name.back() == '\n' || name.back() == ' ')) name.pop_back();
-  if (step_of(name)) return name;
-  throw UserError(fmt::format("'{}/latest' should name a checkpoint, but says '{}'; those that are there: {}.", folder_, name,
-                              fmt::join(names(), ", ")));
+  if (!step_of(name)) throw UserError(fmt::format("'{}/latest' should name a checkpoint, but says '{}'.{}", folder_, name, advice("")));
+  return name;
+}
+
+// " step-00000042 is good: give --checkpoint step-00000042 to use it."
+std::string CheckpointStore::advice(const std::string& except) const {
+  const std::vector<std::string> all = names();
+  for (auto name = all.rbegin(); name != all.rend(); ++name) {
+    if (*name != except && is_good(folder_, *name)) return fmt::format(" {} is good: give --checkpoint {} to use it.", *name, *name);
+  }
+  return "";
 }
 
 std::vector<std::string> CheckpointStore::names() const {
@@ -257,28 +287,26 @@ std::vector<std::string> CheckpointStore::names() const {
 }
 
 Checkpoint CheckpointStore::read(const std::string& name) const {
-  const std::vector<std::string> all = names();
   std::string found = name;
   if (name == "latest") {
     const std::optional<std::string> newest = latest();
-    if (!newest) throw UserError(fmt::format("there is no checkpoint in '{}' yet", folder_));
-    found = *newest;
+    // Without it, a process died just before it named its first one, or the file was lost.
+    if (!newest && names().empty()) throw UserError(fmt::format("there is no checkpoint in '{}' yet", folder_));
+    found = newest ? *newest : names().back();
   } else if (const auto step = step_of(fmt::format("{}{}", kPrefix, name))) {
     found = name_of(*step);
   }
+  const std::vector<std::string> all = names();  // After the latest was read: by now it is there.
   if (std::find(all.begin(), all.end(), found) == all.end()) {
-    throw UserError(fmt::format("there is no checkpoint '{}' in '{}'; there are: {}.{}", found, folder_, fmt::join(all, ", "),
-                                nearest_name_hint(found, all)));
+    throw UserError(fmt::format("there is no checkpoint '{}' in '{}'; there are: {}.{}{}", found, folder_, fmt::join(all, ", "),
+                                nearest_name_hint(found, all), name == "latest" ? advice(found) : ""));
   }
   try {
     return read_folder(folder_, found);
   } catch (const UserError& error) {
-    for (auto other = all.rbegin(); other != all.rend(); ++other) {
-      if (*other != found && is_good(folder_, *other)) {
-        throw UserError(fmt::format("{}. {} is good: give --checkpoint {} to use it.", error.what(), *other, *other));
-      }
-    }
-    throw;
+    std::string message = error.what();
+    if (message.ends_with('.')) message.pop_back();
+    throw UserError(fmt::format("{}.{}", message, advice(found)));
   }
 }
 

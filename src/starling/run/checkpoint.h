@@ -29,7 +29,8 @@ namespace starling::run {
 struct RunState {
   data::BatchOrder::Position position{};  // Its number is the step.
   std::uint64_t samples = 0;              // Used so far; those of skipped batches not.
-  std::uint64_t skipped = 0;              // Batches left out because of a loss or gradient that was not finite.
+  std::uint64_t skipped = 0;              // Batches left out because of a loss or gradient that was not finite,
+  std::uint64_t skipped_in_a_row = 0;     // and how many of them came last.
   double seconds = 0;                     // Of training, evaluation and checkpoints not counted.
   double total_seconds = 0;
   double epoch_loss_sum = 0;  // Over the samples of the current epoch.
@@ -49,6 +50,7 @@ struct CheckpointContents {
   const RunState& state;
   std::string config;  // As TOML.
   std::string model;   // As the replica describes itself.
+  std::string data;    // What tells these data from others.
   const params::Layout& layout;
   std::span<const float> weights;
   std::vector<optim::Optimiser::State> optimiser;
@@ -61,6 +63,7 @@ struct Checkpoint {
   RunState state{};
   std::string config{};
   std::string model{};
+  std::string data{};
   Safetensors weights{};
   Safetensors optimiser{};  // One tensor for each vector of state.
 };
@@ -70,7 +73,7 @@ class CheckpointStore {
  public:
   explicit CheckpointStore(std::string folder) : folder_(std::move(folder)) {}
 
-  // Returns the name.
+  // Returns the name. If it cannot be written, what was there is as before.
   std::string write(const CheckpointContents& contents);
 
   // Makes an older checkpoint the latest, as a run does that goes on from it: what comes later will be written anew.
@@ -82,12 +85,14 @@ class CheckpointStore {
   // All that are complete by name, from the oldest to the newest.
   std::vector<std::string> names() const;
 
-  // `name` may be "latest", a name, or the number of a step. Throws UserError if it does not exist, is truncated or altered, with the file
-  // and the reason, and names another that is good if there is one.
+  // `name` may be "latest" (the newest, if nothing says which is), a name, or the number of a step. Throws UserError if it does not exist,
+  // is truncated or altered, with the file and the reason, and names another that is good if there is one.
   Checkpoint read(const std::string& name) const;
 
  private:
+  void write_folder(const CheckpointContents& contents, const std::string& name) const;
   void remove_others(std::uint64_t step) const;
+  std::string advice(const std::string& except) const;
 
   std::string folder_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
@@ -16,10 +17,18 @@
 namespace starling::run {
 namespace {
 
+void check_optimiser(const optim::OptimiserOptions& options) {
+  params::Layout layout;
+  layout.add("any", {1});
+  (void)optim::make_optimiser(options, layout);
+}
+
 void read_optimiser(TomlTable& table, RunConfig& config) {
   optim::OptimiserOptions& options = config.optimiser;
   read(table, "name", options.name);
+  table.locate("name", [&] { check_optimiser({.name = options.name}); });
   read(table, "lr", config.schedule.lr);
+  table.locate("lr", [&] { optim::Schedule{{.lr = config.schedule.lr}}; });
   read(table, "momentum", options.momentum);
   read(table, "beta1", options.beta1);
   read(table, "beta2", options.beta2);
@@ -33,6 +42,7 @@ void read_optimiser(TomlTable& table, RunConfig& config) {
 
 void read_schedule(TomlTable& table, optim::ScheduleOptions& schedule) {
   read(table, "kind", schedule.kind);
+  table.locate("kind", [&] { optim::Schedule{{.kind = schedule.kind, .milestones = {1}}}; });
   read(table, "power", schedule.power);
   read(table, "milestones", schedule.milestones);
   read(table, "gamma", schedule.gamma);
@@ -110,6 +120,16 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+// Configuration and metrics are UTF-8.
+bool is_utf8(const std::string& text) {
+  try {
+    (void)nlohmann::json(text).dump();
+    return true;
+  } catch (const nlohmann::json::type_error&) {
+    return false;
+  }
+}
+
 // "optimizer.lr = 0.05", one line per key, without what may differ between a run and its continuation.
 std::vector<std::string> keys_that_matter(RunConfig config) {
   const RunConfig defaults;
@@ -158,6 +178,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
   if (auto table = file.table("train")) {
     read(*table, "epochs", config.epochs);
     read(*table, "batch", config.schedule.batch);
+    table->locate("batch", [&] { optim::Schedule{{.batch = config.schedule.batch}}; });
     if (const auto value = table->string("on_nan")) {
       table->locate("on_nan", [&] { config.on_nan = parse_on_nan(*value, "on_nan"); });
     }
@@ -173,6 +194,9 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
 RunConfig read_run_config(const std::string& path) { return parse_run_config(read_file(path, "configuration file"), path); }
 
 void validate(const RunConfig& config) {
+  for (const std::string* text : {&config.model, &config.data, &config.data_folder, &config.out}) {
+    if (!is_utf8(*text)) throw UserError(fmt::format("'{}' is not UTF-8: names of models, data and folders must be", *text));
+  }
   if (config.model.empty()) throw UserError("the model is ''; give a name such as lenet5, or a text such as 'dense 10'");
   if (config.data.empty()) throw UserError("the data set is ''; give a name such as fashion-mnist");
   constexpr std::uint64_t kMostEpochs = 1'000'000'000;
@@ -185,9 +209,7 @@ void validate(const RunConfig& config) {
   if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));
   (void)make_fabric(config.fabric);
   const optim::Schedule schedule(config.schedule_options());
-  params::Layout layout;
-  layout.add("any", {1});
-  (void)optim::make_optimiser(config.optimiser, layout);
+  check_optimiser(config.optimiser);
 }
 
 std::string to_toml(const RunConfig& config) {

@@ -33,6 +33,9 @@ double norm(std::span<const float> values) {
   return std::sqrt(sum);
 }
 
+// Skipped batches in a row after which there is no hope.
+constexpr std::uint64_t kMostSkipped = 100;
+
 std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
 
 }  // namespace
@@ -42,6 +45,18 @@ bool all_finite(std::span<const float> values) {
   std::uint32_t found = 0;  // Without a branch, so that the compiler makes vectors of it.
   for (const float value : values) found |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent);
   return found == 0;
+}
+
+std::string fingerprint(const data::Dataset& dataset) {
+  Sha256 hash;
+  const auto add = [&](const auto& values) { hash.add(std::as_bytes(std::span(values))); };
+  for (const data::Samples* samples : {&dataset.train, &dataset.test}) {
+    add(samples->labels);
+    add(samples->targets);
+    add(samples->standardisation);  // Mean and deviation change with any input.
+  }
+  constexpr std::size_t kDigits = 16;
+  return fmt::format("{} samples, {} to test, sum {}", dataset.train.count, dataset.test.count, hash.hex_digest().substr(0, kDigits));
 }
 
 compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions) {
@@ -62,8 +77,10 @@ Trainer::Trainer(const RunConfig& config, compute::Replica& replica, const data:
       options_(std::move(options)),
       schedule_(config.schedule_options()),
       order_(all_indices(dataset.train.count), config.seed(), 0),
-      config_text_(to_toml(config)) {
+      config_text_(to_toml(config)),
+      data_text_(fingerprint(dataset)) {
   validate(config);
+  if (config.on_nan == OnNan::skip) buffers_.resize(replica.layout().size() - replica.layout().parameter_count());
   if (config.schedule.two_stage) {
     auto both = std::make_unique<optim::TwoStage>(config.optimiser, replica.layout());
     two_stage_ = both.get();
@@ -83,10 +100,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
   const std::string difference = params::difference(replica_.layout(), checkpoint.weights.layout);
   if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
-  if (checkpoint.state.position.sample >= order_.samples_per_epoch()) {
-    refuse(fmt::format("it stands at sample {} of an epoch, but the data set has {}", checkpoint.state.position.sample,
-                       order_.samples_per_epoch()));
-  }
+  if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
   const std::vector<optim::Optimiser::State> states = optimiser_->state();
   params::Layout expected;
   for (const optim::Optimiser::State& state : states) expected.add(state.name, {static_cast<std::int64_t>(state.values.size())});
@@ -104,7 +118,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   state_ = checkpoint.state;
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
-  earlier_samples_ = state_.samples;
+  earlier_epochs_ = epoch();
   checkpointed_step_ = state_.position.number;
   result_.checkpoint = checkpoint.path;
   if (store_) store_->make_latest(checkpoint.name);
@@ -155,6 +169,8 @@ bool Trainer::step(fabric::Endpoint& endpoint) {
   state_.position = order_.position();
   const bool recorded = metrics_ && config_.metrics_every > 0 && batch.number % config_.metrics_every == 0;
 
+  const auto buffers_begin = replica_.weights().end() - static_cast<std::ptrdiff_t>(buffers_.size());
+  std::copy(buffers_begin, replica_.weights().end(), buffers_.begin());
   double loss = 0;
   std::optional<double> gradient_norm;
   bool gradient_is_finite = true;
@@ -168,13 +184,10 @@ bool Trainer::step(fabric::Endpoint& endpoint) {
   endpoint.pass("step");
 
   if (!std::isfinite(loss) || !gradient_is_finite) {
-    if (config_.on_nan == OnNan::skip) {
-      ++state_.skipped;
-      return true;
-    }
-    diverge(std::isfinite(loss) ? "the gradient is not finite" : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss));
-    return false;
+    return skip(std::isfinite(loss) ? "the gradient is not finite"
+                                    : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss));
   }
+  state_.skipped_in_a_row = 0;
   state_.samples += batch.size();
   state_.epoch_samples += batch.size();
   state_.epoch_loss_sum += loss * static_cast<double>(batch.size());
@@ -186,6 +199,21 @@ bool Trainer::step(fabric::Endpoint& endpoint) {
     metrics_->append(record);
   }
   return true;
+}
+
+// After a batch that gave no usable gradient. False if the run is not to go on.
+bool Trainer::skip(const std::string& what) {
+  if (config_.on_nan == OnNan::stop) {
+    diverge(what);
+    return false;
+  }
+  ++state_.skipped;
+  ++state_.skipped_in_a_row;
+  std::copy(buffers_.begin(), buffers_.end(), replica_.weights().end() - static_cast<std::ptrdiff_t>(buffers_.size()));
+  const bool epoch_lost = order_.position().sample == 0 && state_.epoch_samples == 0;
+  if (state_.skipped_in_a_row < kMostSkipped && !epoch_lost) return true;
+  diverge(fmt::format("{}, and {} batches in a row were skipped", what, state_.skipped_in_a_row));
+  return false;
 }
 
 void Trainer::end_epoch(fabric::Endpoint& endpoint) {
@@ -229,6 +257,7 @@ bool Trainer::write_checkpoint(fabric::Endpoint& endpoint) {
   const std::string name = store_->write({.state = state_,
                                           .config = config_text_,
                                           .model = replica_.describe(),
+                                          .data = data_text_,
                                           .layout = replica_.layout(),
                                           .weights = replica_.weights(),
                                           .optimiser = optimiser_->state()});
@@ -286,12 +315,14 @@ double Trainer::epoch() const {
 
 Progress Trainer::progress() const {
   const double seconds = state_.seconds - earlier_seconds_;
-  const double rate = seconds > 0 ? static_cast<double>(state_.samples - earlier_samples_) / seconds : 0;
-  const double left = (static_cast<double>(config_.epochs) - epoch()) * static_cast<double>(order_.samples_per_epoch());
+  const double per_epoch = static_cast<double>(order_.samples_per_epoch());
+  const double rate = seconds > 0 ? (epoch() - earlier_epochs_) * per_epoch / seconds : 0;
+  const double left = (static_cast<double>(config_.epochs) - epoch()) * per_epoch;
   return {.step = state_.position.number,
           .epoch = epoch(),
           .epochs = config_.epochs,
           .samples = state_.samples,
+          .skipped = state_.skipped,
           .samples_per_second = rate,
           .seconds = state_.total_seconds - earlier_total_seconds_,
           .seconds_left = rate > 0 ? std::max(0.0, left / rate) : 0,

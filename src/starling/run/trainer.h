@@ -38,6 +38,7 @@ struct Progress {
   double epoch = 0;  // As a fraction.
   std::uint64_t epochs = 0;
   std::uint64_t samples = 0;
+  std::uint64_t skipped = 0;      // Batches.
   double samples_per_second = 0;  // Since the run was started or resumed.
   double seconds = 0;             // Since the run was started or resumed, all included.
   double seconds_left = 0;
@@ -93,6 +94,7 @@ class Trainer {
 
  private:
   bool step(fabric::Endpoint& endpoint);
+  bool skip(const std::string& what);
   void end_epoch(fabric::Endpoint& endpoint);
   bool write_checkpoint(fabric::Endpoint& endpoint);
   void diverge(const std::string& what);
@@ -115,6 +117,8 @@ class Trainer {
   std::optional<CheckpointStore> store_;
   std::optional<MetricsLog> metrics_;
   std::string config_text_;
+  std::string data_text_;
+  std::vector<float> buffers_;  // As they were before the batch, where it may have to be skipped.
   RunState state_;
   TrainResult result_;
   double last_lr_ = 0;
@@ -125,11 +129,14 @@ class Trainer {
   Time last_checkpoint_ = Time::zero();
   double earlier_total_seconds_ = 0;  // Of the run before it was resumed; likewise below.
   double earlier_seconds_ = 0;
-  std::uint64_t earlier_samples_ = 0;
+  double earlier_epochs_ = 0;
 };
 
 // Loss and correct answers over a set. `predictions` is empty or has one element per sample. Allocates once.
 compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions);
+
+// "60000 samples, 10000 to test, …": what tells these data from others of the same name, as when files were exchanged.
+std::string fingerprint(const data::Dataset& dataset);
 
 // True if no value is infinite or NaN.
 bool all_finite(std::span<const float> values);

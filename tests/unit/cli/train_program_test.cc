@@ -155,7 +155,7 @@ TEST_F(TrainProgram, RunsGetTheNextFreeNumber) {
 
 TEST_F(TrainProgram, AnInterruptedRunSaysHowToGoOnAndGoesOnBitForBit) {
   // A delay in every step leaves time to interrupt it.
-  std::ofstream(path("slow.toml")) << "[[delay]]\npoint = \"step\"\ntime = \"3ms\"\n";
+  std::ofstream(path("slow.toml")) << "[[delay]]\npoint = \"step\"\ntime = \"10ms\"\n";
   const std::string flags = kSmall +
                             "--optimizer adam --lr 0.001 --schedule cosine --warmup 1 --checkpoint-every 0 --metrics-every 10 "
                             "--evaluate-every 5 --epochs 20 --json ";
@@ -176,12 +176,36 @@ TEST_F(TrainProgram, AnInterruptedRunSaysHowToGoOnAndGoesOnBitForBit) {
   }
 }
 
+// Everything that has state or draws random numbers: a run of two epochs, and one of one epoch that becomes longer.
+TEST_F(TrainProgram, EveryModelAndOptimizerGoesOnBitForBit) {
+  const std::string images = "--data fashion-mnist:train=400,test=100 --batch 48 --lr 0.01 --json ";
+  std::vector<std::string> kinds{
+      "--model lenet5", "--model lenet5 --optimizer adam --warmup 0.7 --two-stage", "--model softmax --optimizer lars --weight-decay 0.01",
+      "--model 'conv 4 3x3, batchnorm, relu, maxpool 2, dropout 0.4, dense 10' --optimizer nesterov --clip-norm 1 --batch-warmup 0.5:3",
+      "--model mlp:784-200-10 --optimizer adagrad --fabric sim"};
+#ifdef STARLING_WITH_TORCH
+  kinds.push_back("--model 'torch:conv 4 3x3, batchnorm, relu, maxpool 2, dropout 0.4, dense 10' --optimizer adam");
+#endif
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    SCOPED_TRACE(kinds[i]);
+    const std::string whole = "whole" + std::to_string(i);
+    const std::string parts = "parts" + std::to_string(i);
+    const std::string expected = sha_of(run("train " + images + kinds[i] + " --epochs 2 --out " + whole));
+    EXPECT_EQ(sha_of(run("train " + images + kinds[i] + " --epochs 2 --out again" + std::to_string(i))), expected);
+    EXPECT_EQ(run("train " + images + kinds[i] + " --epochs 1 --out " + parts).code, 0);
+    EXPECT_EQ(sha_of(run("train --json --epochs 2 --resume " + parts)), expected);
+  }
+}
+
 TEST_F(TrainProgram, AResumedRunMayBecomeLonger) {
   const std::string whole = sha_of(run("train " + kSmall + "--epochs 4 --out whole --json"));
   ASSERT_EQ(run("train " + kSmall + "--epochs 2 --out a").code, 0);
   EXPECT_EQ(sha_of(run("train --resume a --epochs 4 --json")), whole);
   EXPECT_NE(contents_of(path("a/config.toml")).find("epochs = 4"), std::string::npos);
   expect_mistake("train --resume a --epochs 3", "has done 4 epochs already");
+  expect_mistake("train --resume ''", "--resume: it is empty");
+  expect_mistake("train --data-folder $(printf '/tmp/\\377') --out b", "is not UTF-8");
+  EXPECT_FALSE(fs::exists(path("b")));
 }
 
 // Killed at random moments, from before the directory exists to the end; what is left always goes on to the same end.
@@ -209,7 +233,70 @@ TEST_F(TrainProgram, AKillAtAnyMomentLeavesARunThatGoesOn) {
     const bool begun = fs::exists(path(name) + "/config.toml");
     EXPECT_EQ(sha_of(run(begun ? "train --json --resume " + name : "train " + flags + "--out " + name)), whole) << "run " << i;
   }
-  EXPECT_GT(killed, 4);
+  EXPECT_GT(killed, 0);
+}
+
+TEST_F(TrainProgram, ASecondInterruptEndsAtOnce) {
+  std::ofstream(path("slow.toml")) << "[[delay]]\npoint = \"step\"\ntime = \"20s\"\n";
+  const pid_t child = start("train --config slow.toml " + kSmall + "--out a");
+  for (int i = 0; i < 3000 && !fs::exists(path("a/checkpoints/latest")); ++i) std::this_thread::sleep_for(10ms);
+  ::kill(child, SIGINT);
+  std::this_thread::sleep_for(100ms);
+  ::kill(child, SIGINT);
+  EXPECT_EQ(wait_for(child).code, 130);
+}
+
+TEST_F(TrainProgram, ARunThatLostItsLatestGoesOnFromItsNewestCheckpoint) {
+  const std::string whole = sha_of(run("train " + kSmall + "--epochs 3 --json --out whole"));
+  ASSERT_EQ(run("train " + kSmall + "--epochs 2 --out a").code, 0);
+  fs::remove(path("a/checkpoints/latest"));
+  const Ran ran = run("train --resume a --epochs 3 --json");
+  EXPECT_NE(ran.errors.find("resuming a from step-00000020"), std::string::npos) << ran.errors;
+  EXPECT_EQ(sha_of(ran), whole);
+}
+
+// What people may see or not does not end a run; what scripts rely on does not get lost in silence.
+TEST_F(TrainProgram, StandardStreamsThatFail) {
+  const auto shell = [&](const std::string& arguments) {
+    return WEXITSTATUS(std::system(("cd " + folder_ + " && " + STARLING_PROGRAM + " " + arguments).c_str()));
+  };
+  EXPECT_EQ(shell("train " + kSmall + "--epochs 1 --out a 2>/dev/full >/dev/null"), 0);
+  EXPECT_TRUE(fs::exists(path("a/checkpoints/step-00000010")));
+  EXPECT_EQ(shell("evaluate a >/dev/full 2>/dev/null"), 1);
+  EXPECT_EQ(shell("train " + kSmall + "--epochs 1 --json --out b >/dev/full 2>/dev/null"), 1);
+  EXPECT_EQ(shell("train " + kSmall + "--epochs 1 --out c >&- 2>&-"), 0);
+  const std::string metrics = contents_of(path("c/metrics.jsonl"));
+  EXPECT_EQ(metrics.find("epoch 1/1"), std::string::npos) << "a closed stream must not become a file: " << metrics;
+}
+
+TEST_F(TrainProgram, SkippedBatchesLeaveNothingBehindAndHaveAnEnd) {
+  // A rate so large that one step leads beyond all numbers; the statistics of batch norm must not keep that.
+  const std::string flags = "train --data blobs:samples=600 --lr 1e30 --on-nan skip --epochs 3 --json ";
+  const Ran ran = run(flags + "--model 'dense 20, relu, batchnorm, dense 3' --out a");
+  EXPECT_EQ(ran.code, 3) << ran.errors;
+  EXPECT_NE(ran.errors.find("in a row were skipped"), std::string::npos) << ran.errors;
+  EXPECT_EQ(ran.errors.find("--on-nan skip leaves"), std::string::npos) << ran.errors;
+}
+
+TEST_F(TrainProgram, OtherDataUnderTheSameNameAreRefused) {
+  // Two small idx files, and then two others.
+  const auto write_mnist = [&](char pixel) {
+    for (const char* set : {"train", "t10k"}) {
+      fs::create_directories(path("own"));
+      std::string images("\0\0\x08\x03\0\0\0\x14\0\0\0\x02\0\0\0\x02", 16);
+      for (int i = 0; i < 80; ++i) images += static_cast<char>(pixel + i);
+      std::string labels("\0\0\x08\x01\0\0\0\x14", 8);
+      for (int i = 0; i < 20; ++i) labels += static_cast<char>(i % 10);
+      std::ofstream(path("own/") + set + "-images-idx3-ubyte", std::ios::binary) << images;
+      std::ofstream(path("own/") + set + "-labels-idx1-ubyte", std::ios::binary) << labels;
+    }
+  };
+  write_mnist(1);
+  const Ran ran = run("train --model softmax --data mnist --data-folder own --epochs 1 --out a");
+  ASSERT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_EQ(run("train --resume a --epochs 2").code, 0);
+  write_mnist(7);
+  expect_mistake("train --resume a --epochs 3", "its data were others");
 }
 
 TEST_F(TrainProgram, ADivergedRunExitsWithThreeAndKeepsItsCheckpoint) {
@@ -259,7 +346,7 @@ TEST_F(TrainProgram, MistakesExitWithTwoAndAHintAndWriteNothing) {
   expect_mistake("train --schedule cosin", "--schedule is 'cosin'");
   expect_mistake("train --epochs 1.5", "--epochs");
   expect_mistake("train --epochs -1", "--epochs");
-  expect_mistake("train --batch 0", "batch is 0");
+  expect_mistake("train --batch 0", "--batch: Value 0 not in range 1 to");
   expect_mistake("train --on-nan never", "--on-nan is 'never'");
   expect_mistake("train --checkpoint-interval soon", "--checkpoint-interval is 'soon'");
   expect_mistake("train --checkpoint 3", "--resume");

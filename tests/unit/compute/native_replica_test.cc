@@ -2,6 +2,7 @@
 #include "starling/compute/native/native_replica.h"
 
 #include <gtest/gtest.h>
+#include <hwy/targets.h>
 
 #include <cstdlib>
 #include <limits>
@@ -16,8 +17,10 @@ namespace starling::compute {
 namespace {
 
 // The gradient of every slice, and the loss, against the plain reference.
-void expect_like_reference(Replica& replica, const Network& network, const data::Batch& batch) {
+using DropoutFactor = std::function<double(const LayerSpec&, std::size_t, std::size_t)>;
+void expect_like_reference(Replica& replica, const Network& network, const data::Batch& batch, const DropoutFactor& dropout_factor = {}) {
   ReferenceNetwork reference(network, replica.weights());
+  reference.dropout_factor = dropout_factor;
   const double loss = replica.compute_gradient(batch);
   EXPECT_NEAR(loss, reference.compute_gradient(batch), 1e-5 * (1 + std::abs(loss)));
   const std::span<const float> gradient = replica.gradient();
@@ -117,6 +120,91 @@ TEST(NativeReplica, GradientsOfRandomNetworksAreThoseOfTheReference) {
         native::make_native_replica(network, seed, 0, {.direct_dense_weights = seed % 2 == 0 ? 100U : 1'000'000U});
     const std::vector<std::uint32_t> indices = all_indices(count);
     expect_like_reference(*replica, network, {.samples = &samples, .indices = indices, .number = 0});
+  }
+}
+
+// The kernels are compiled for several instruction sets, and the machine that runs the tests would choose only the best.
+TEST(NativeReplica, EveryInstructionSetComputesTheSame) {
+  RandomStream random(14, 0, "test");
+  const data::Samples samples = random_samples(random, {2, 13, 11}, 21, 5, true);
+  const std::vector<std::uint32_t> indices = all_indices(21);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+  const Network network = parse_network(
+      "conv 7 3x3 pad 1, batchnorm, relu, maxpool 2, conv 5 4x2 stride 2, tanh, avgpool 2 stride 1, dense 13, sigmoid, dense 5",
+      Problem::of(samples));
+  std::int64_t tested = 0;
+  for (const std::int64_t set : {HWY_SCALAR, HWY_SSE4, HWY_AVX2, HWY_NEON}) {
+    hwy::SetSupportedTargetsForTest(0);
+    if ((hwy::SupportedTargets() & set) == 0 && set != HWY_SCALAR) continue;
+    hwy::SetSupportedTargetsForTest(set);
+    SCOPED_TRACE(hwy::TargetName(set));
+    expect_like_reference(*native::make_native_replica(network, 1, 0), network, batch);
+    tested |= set;
+  }
+  hwy::SetSupportedTargetsForTest(0);
+#ifdef __x86_64__
+  EXPECT_NE(tested & HWY_SSE4, 0);
+#endif
+}
+
+// The reference is told what the layer drops: a stream by seed, rank and name, read in the order in which the numbers lie in memory. In
+// both forms of an edge, and with all that may work in place around it.
+TEST(NativeReplica, GradientsThroughDropoutAreThoseOfTheReference) {
+  constexpr std::size_t kSamples = 21;
+  constexpr std::uint64_t kNumber = 5;
+  RandomStream random(15, 0, "test");
+  const data::Samples samples = random_samples(random, {2, 8, 8}, kSamples, 4, true);
+  const std::vector<std::uint32_t> indices = all_indices(kSamples);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = kNumber};
+  for (const char* text :
+       {"conv 3 3x3, tanh, dropout 0.4, dense 4", "dense 30, relu, dropout 0.5, sigmoid, dense 4", "dropout 0.3, dense 20, tanh, dense 4",
+        "dense 30, sigmoid, dropout 0.2, batchnorm, dense 4", "dense 20, relu, dropout 0.3, batchnorm, dense 4",
+        "conv 4 3x3, relu, maxpool 2, dropout 0.3, batchnorm, dense 4", "dense 16, relu, dropout 0.3, dropout 0.2, sigmoid, dense 4",
+        "dense 12, conv 5 1x1, tanh, dropout 0.5, dense 4"}) {
+    for (const bool matrix : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, {}", text, matrix ? "as matrices" : "in groups"));
+      const Network network = parse_network(text, Problem::of(samples));
+      const std::unique_ptr<Replica> replica =
+          native::make_native_replica(network, 3, 1, {.direct_dense_weights = matrix ? 0U : 1'000'000U});
+      const auto factor = [&](const LayerSpec& layer, std::size_t sample, std::size_t feature) {
+        // The form of an edge is that of the layer it comes from, or the first layer's.
+        bool after_dense = matrix && network.layers[0].kind != LayerKind::conv;
+        for (const LayerSpec& before : network.layers) {
+          if (before.name == layer.name) break;
+          if (before.kind == LayerKind::dense) after_dense = matrix;
+          if (before.kind == LayerKind::conv) after_dense = false;
+        }
+        const std::uint64_t at = after_dense ? feature * 32 + sample : (sample / 16 * layer.input.size() + feature) * 16 + sample % 16;
+        RandomStream stream(3, 1, layer.name);
+        stream.seek((kNumber << 32) + at);
+        return stream.next_u32() < std::ldexp(layer.rate, 32) ? 0.0 : 1 / (1 - layer.rate);
+      };
+      expect_like_reference(*replica, network, batch, factor);
+    }
+  }
+}
+
+TEST(NativeReplica, ActivationsHoldAtAllNumbers) {
+  data::Samples samples;
+  samples.shape = {1, 1, 1};
+  samples.count = 1;
+  samples.floats = {1};
+  samples.targets = {0};
+  samples.outputs = 1;
+  const std::vector<std::uint32_t> indices = all_indices(1);
+  const data::Batch batch{.samples = &samples, .indices = indices, .number = 0};
+  const auto applied = [&](const char* activation, float x) {  // The loss is the square of the output.
+    const std::unique_ptr<Replica> replica = make_replica(fmt::format("dense 1 no bias, {}", activation), Problem::of(samples), 1, 0);
+    replica->weights()[0] = x;
+    return std::sqrt(replica->evaluate(batch, {}).loss_sum);
+  };
+  for (const float x : {0.0f, 1.0f, -1.0f, 20.0f, -20.0f, 88.0f, -88.0f, -105.0f, 178.0f, -178.0f, 1e6f, -1e6f}) {
+    EXPECT_NEAR(applied("sigmoid", x), 1 / (1 + std::exp(-static_cast<double>(x))), 1e-6) << x;
+    EXPECT_NEAR(applied("tanh", x), std::abs(std::tanh(static_cast<double>(x))), 1e-6) << x;
+    EXPECT_NEAR(applied("relu", x), std::max(x, 0.0f), 1e-6 * std::abs(static_cast<double>(x))) << x;
+  }
+  for (const char* activation : {"sigmoid", "tanh", "relu"}) {
+    EXPECT_TRUE(std::isnan(applied(activation, std::numeric_limits<float>::quiet_NaN()))) << activation;
   }
 }
 
@@ -239,6 +327,8 @@ TEST(NativeReplica, ABatchOfNoSamplesOrOfAnotherShapeIsRefused) {
   const std::unique_ptr<Replica> replica = make_replica("dense 2", Problem::of(samples), 1, 0);
   EXPECT_THROW(replica->compute_gradient({.samples = &samples, .indices = {}, .number = 0}), BrokenInvariant);
   EXPECT_THROW(replica->compute_gradient({.samples = &others, .indices = indices, .number = 0}), BrokenInvariant);
+  const data::Samples flat = random_samples(random, {16, 1, 1}, 5, 2, true);
+  EXPECT_THROW(replica->compute_gradient({.samples = &flat, .indices = indices, .number = 0}), BrokenInvariant);
 }
 
 }  // namespace

@@ -89,7 +89,8 @@ TEST(Network, EveryMistakeIsNamed) {
   expect_mistake("lenet", "Did you mean 'lenet5'?");
   expect_mistake("mlp:784-10-", "'mlp:784-10-' is not a perceptron");
   expect_mistake("mlp:700-10", "mlp:784-…-10");
-  expect_mistake("dense 16777216, dense 16777216, dense 10", "would have");
+  expect_mistake("dense 1677721, dense 10", "would have 1.32e+09 weights");
+  expect_mistake("conv 16777216 1x1, dense 10", "would put out 1.32e+10 numbers per sample");
   expect_mistake("dense 1, cross-entropy", "use mse", {.input = {3, 1, 1}, .outputs = 1, .labels = false});
   expect_mistake("lenet5", "the window of 'maxpool' is 2 wide, but its input is 6", {.input = {3, 1, 1}, .outputs = 10, .labels = true});
   expect_mistake("lenet5", "10 outputs, but the data need 7", {.input = {1, 28, 28}, .outputs = 7, .labels = true});

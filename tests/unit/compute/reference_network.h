@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ class ReferenceNetwork {
       : network_(std::move(network)), layout_(layout_of(network_)), weights_(weights.begin(), weights.end()) {}
 
   Numbers& weights() { return weights_; }
+
+  // What a number is multiplied by in a dropout layer: 0, or 1 / (1 - rate). 1 unless a test says which the layer under test drops.
+  std::function<double(const LayerSpec& layer, std::size_t sample, std::size_t feature)> dropout_factor{};
 
   // The mean loss of the batch; its gradient is then in gradient().
   double compute_gradient(const data::Batch& batch) {
@@ -78,9 +82,16 @@ class ReferenceNetwork {
       case LayerKind::sigmoid:
         return each(in, [](double x) { return 1 / (1 + std::exp(-x)); });
       case LayerKind::dropout:
-        return in;  // Only at rate 0; what it drops is tested on its own.
+        return dropped(layer, in);
     }
     return {};
+  }
+
+  Numbers dropped(const LayerSpec& layer, Numbers numbers) const {
+    const std::size_t features = layer.input.size();
+    for (std::size_t i = 0; i < numbers.size() && training_ && dropout_factor; ++i)
+      numbers[i] *= dropout_factor(layer, i / features, i % features);
+    return numbers;
   }
 
   template <class Function>
@@ -299,7 +310,7 @@ class ReferenceNetwork {
         for (std::size_t i = 0; i < in.size(); ++i) result[i] = gradient[i] * out[i] * (1 - out[i]);
         break;
       case LayerKind::dropout:
-        result = gradient;
+        result = dropped(layer, gradient);
         break;
     }
     return result;

@@ -115,15 +115,15 @@ TEST(Schedule, EveryOptionHasItsRange) {
     expect_refused({.power = wrong}, "power is");
     expect_refused({.gamma = wrong}, "gamma is");
     expect_refused({.final_lr = wrong}, "final_lr is");
-    expect_refused({.warmup_epochs = wrong}, "warmup_epochs is");
+    expect_refused({.warmup_epochs = wrong}, "warmup is");
     expect_refused({.warmup_from = wrong}, "warmup_from is");
-    expect_refused({.batch_warmup_epochs = wrong}, "batch_warmup_epochs is");
+    expect_refused({.batch_warmup_epochs = wrong}, "batch_warmup is");
     expect_refused({.kind = "multi-step", .milestones = {wrong}}, "a milestone is");
   }
   expect_refused({.lr = 0}, "lr is");
   expect_refused({.epochs = 0}, "epochs is");
   expect_refused({.lr = 0.1, .final_lr = 0.2}, "final_lr is");
-  expect_refused({.epochs = 1, .warmup_epochs = 1.5}, "warmup_epochs is");
+  expect_refused({.epochs = 1, .warmup_epochs = 1.5}, "warmup is");
   expect_refused({.warmup_from = 1.5}, "warmup_from is");
   expect_refused({.batch = 0}, "batch is");
   expect_refused({.batch = 8, .batch_warmup_epochs = 1, .batch_warmup_from = 9}, "batch_warmup_from is");

@@ -52,6 +52,7 @@ class CheckpointTest : public testing::Test {
     return store_.write({.state = state,
                          .config = "[run]\nseed = 1\n",
                          .model = "a model",
+                         .data = "some data",
                          .layout = layout_,
                          .weights = weights_,
                          .optimiser = {{.name = "momentum", .values = velocity_}}});
@@ -154,6 +155,20 @@ TEST_F(CheckpointTest, AnyAlteredByteIsNoticed) {
   EXPECT_EQ(refusal(), "accepted");
 }
 
+TEST_F(CheckpointTest, WhatCannotBeWrittenLeavesTheOneBefore) {
+  (void)write(7);
+  fs::create_directories(path("step-00000008"));
+  fs::create_directories(path(".writing"));
+  write_file(path(".writing/left_over"), {"from a run that was killed"}, "test");
+  (void)write(8);
+  EXPECT_FALSE(fs::exists(path("step-00000008/left_over")));
+  EXPECT_EQ(refusal(), "accepted");
+  fs::remove_all(path("latest"));
+  fs::create_directories(path("latest/in_the_way"));
+  EXPECT_THROW((void)write(9), UserError);
+  EXPECT_FALSE(fs::exists(path(".writing")));
+}
+
 TEST_F(CheckpointTest, WhatIsMissingIsNamed) {
   EXPECT_NE(refusal().find("there is no checkpoint in"), std::string::npos);
   (void)write(7);
@@ -161,6 +176,11 @@ TEST_F(CheckpointTest, WhatIsMissingIsNamed) {
   EXPECT_NE(refusal("8").find("Did you mean 'step-00000007'?"), std::string::npos);
   fs::remove(path("step-00000007/optimizer.safetensors"));
   EXPECT_NE(refusal().find("optimizer.safetensors is missing"), std::string::npos) << refusal();
+  (void)write(9);
+  fs::remove(path("latest"));
+  EXPECT_EQ(store_.read("latest").name, "step-00000009");  // As when the process died just before it wrote it.
+  write_file(path("latest"), {"step-00000042"}, "test");
+  EXPECT_NE(refusal().find("step-00000009 is good"), std::string::npos) << refusal();
   write_file(path("latest"), {"../../etc"}, "test");
   EXPECT_NE(refusal().find("should name a checkpoint, but says '../../etc'"), std::string::npos) << refusal();
 }

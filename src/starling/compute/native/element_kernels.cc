@@ -24,10 +24,12 @@ HWY_INLINE Vector activated(Vector x) {
   if constexpr (kActivation == Activation::relu) {
     return hn::IfThenZeroElse(hn::Lt(x, hn::Zero(kTag)), x);
   } else if constexpr (kActivation == Activation::tanh) {
-    return hn::Tanh(kTag, x);
+    return hn::IfThenElse(hn::IsNaN(x), x, hn::Tanh(kTag, x));
   } else {
     const Vector one = hn::Set(kTag, 1.0f);
-    return hn::Div(one, hn::Add(one, hn::Exp(kTag, hn::Neg(x))));
+    const Vector largest_exponent = hn::Set(kTag, 88.0f);  // Beyond, Exp is not defined, and the result is 0 anyway.
+    const Vector y = hn::Div(one, hn::Add(one, hn::Exp(kTag, hn::Min(hn::Neg(x), largest_exponent))));
+    return hn::IfThenElse(hn::IsNaN(x), x, y);
   }
 }
 
@@ -236,6 +238,38 @@ void normal_gradient(float scale, float mean_gradient, float mean_product, const
   }
 }
 
+// Adds the rows of kGroup lanes: of values, or of their squared distances from a mean, or of products with other values.
+void sum_lanes(const float* HWY_RESTRICT values, std::size_t rows, float* HWY_RESTRICT sums) {
+  for (int v = 0; v < kVectors; ++v) {
+    Vector sum = hn::Zero(kTag);
+    for (std::size_t row = 0; row < rows; ++row) sum = hn::Add(sum, hn::LoadU(kTag, values + row * kGroup + v * kVectorLanes));
+    hn::StoreU(sum, kTag, sums + v * kVectorLanes);
+  }
+}
+
+void square_lanes(const float* HWY_RESTRICT values, std::size_t rows, float mean, float* HWY_RESTRICT sums) {
+  const Vector middle = hn::Set(kTag, mean);
+  for (int v = 0; v < kVectors; ++v) {
+    Vector sum = hn::Zero(kTag);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const Vector difference = hn::Sub(hn::LoadU(kTag, values + row * kGroup + v * kVectorLanes), middle);
+      sum = hn::MulAdd(difference, difference, sum);
+    }
+    hn::StoreU(sum, kTag, sums + v * kVectorLanes);
+  }
+}
+
+void multiply_lanes(const float* HWY_RESTRICT values, const float* HWY_RESTRICT others, std::size_t rows, float* HWY_RESTRICT sums) {
+  for (int v = 0; v < kVectors; ++v) {
+    Vector sum = hn::Zero(kTag);
+    for (std::size_t row = 0; row < rows; ++row) {
+      const std::size_t at = row * kGroup + static_cast<std::size_t>(v * kVectorLanes);
+      sum = hn::MulAdd(hn::LoadU(kTag, values + at), hn::LoadU(kTag, others + at), sum);
+    }
+    hn::StoreU(sum, kTag, sums + v * kVectorLanes);
+  }
+}
+
 void cross_entropy(int classes, const float* HWY_RESTRICT logits, const std::int32_t* labels, int samples, float weight,
                    float* HWY_RESTRICT losses, float* HWY_RESTRICT gradient) {
   HWY_ALIGN std::int32_t answers[kGroup];
@@ -282,6 +316,9 @@ HWY_EXPORT(average_gradient);
 HWY_EXPORT(affine);
 HWY_EXPORT(normal_gradient);
 HWY_EXPORT(cross_entropy);
+HWY_EXPORT(sum_lanes);
+HWY_EXPORT(square_lanes);
+HWY_EXPORT(multiply_lanes);
 
 namespace {
 
@@ -325,6 +362,16 @@ void scale_and_shift(float scale, float shift, float* values, std::size_t count)
 void normalisation_gradient(float scale, float mean_gradient, float mean_product, const float* normalised, float* gradient,
                             std::size_t count) {
   HWY_DYNAMIC_DISPATCH(normal_gradient)(scale, mean_gradient, mean_product, normalised, gradient, count);
+}
+
+void add_lanes(const float* values, std::size_t rows, float* sums) { HWY_DYNAMIC_DISPATCH(sum_lanes)(values, rows, sums); }
+
+void add_squares(const float* values, std::size_t rows, float mean, float* sums) {
+  HWY_DYNAMIC_DISPATCH(square_lanes)(values, rows, mean, sums);
+}
+
+void add_products(const float* values, const float* others, std::size_t rows, float* sums) {
+  HWY_DYNAMIC_DISPATCH(multiply_lanes)(values, others, rows, sums);
 }
 
 void softmax_cross_entropy(int classes, const float* logits, const std::int32_t* labels, int samples, float weight, float* losses,

@@ -38,12 +38,17 @@ void max_pool_gradient(const PoolGeometry& geometry, const float* out_gradient, 
 void average_pool(const PoolGeometry& geometry, const float* in, float* out);
 void average_pool_gradient(const PoolGeometry& geometry, const float* out_gradient, float* in_gradient);
 
-// values = values × scale + shift; multiplies by the second factor where given. For rows of lanes.
+// values = values × scale + shift.
 void scale_and_shift(float scale, float shift, float* values, std::size_t count);
 
 // gradient = scale × (gradient - mean_gradient - normalised × mean_product)
 void normalisation_gradient(float scale, float mean_gradient, float mean_product, const float* normalised, float* gradient,
                             std::size_t count);
+
+// Sums over rows of kGroup lanes, one for each lane: of values, of their squared distances from a mean, of products with other values.
+void add_lanes(const float* values, std::size_t rows, float* sums);
+void add_squares(const float* values, std::size_t rows, float mean, float* sums);
+void add_products(const float* values, const float* others, std::size_t rows, float* sums);
 
 // Softmax cross-entropy of one group: logits [class][kGroup], labels of the first `samples` lanes. losses[lane] gets the loss of a sample;
 // gradient, where not null, weight × (softmax - answer), and 0 for lanes without a sample.

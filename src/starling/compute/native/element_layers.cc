@@ -1,5 +1,6 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -142,11 +143,13 @@ class BatchNormLayer final : public Layer {
       }
       const double inverse = 1 / std::sqrt(variance + kEpsilon);
       deviation_[channel] = static_cast<float>(inverse);
-      for_rows(pass, channel, [&](std::size_t row, std::size_t lanes, int /*used*/) {
-        float* values = edge_->values + row;
-        scale_and_shift(static_cast<float>(inverse), static_cast<float>(-mean * inverse), values, lanes);
-        if (pass.training) std::copy_n(values, lanes, normalised_.data() + row);
-        scale_and_shift(parts_.weights.weight[channel], parts_.weights.bias[channel], values, lanes);
+      const float weight = parts_.weights.weight[channel];
+      const float bias = parts_.weights.bias[channel];
+      for_rows(pass, channel, [&](std::size_t first, std::size_t rows, int /*used*/) {
+        float* values = edge_->values + first;
+        scale_and_shift(static_cast<float>(inverse), static_cast<float>(-mean * inverse), values, rows * kGroup);
+        if (pass.training) std::copy_n(values, rows * kGroup, normalised_.data() + first);
+        scale_and_shift(weight, bias, values, rows * kGroup);
       });
     }
   }
@@ -156,22 +159,20 @@ class BatchNormLayer final : public Layer {
     for (std::size_t channel = 0; channel < channels_; ++channel) {
       double sum = 0;
       double product = 0;
-      for_rows(pass, channel, [&](std::size_t row, std::size_t /*lanes*/, int used) {
-        for (int i = 0; i < used; ++i) {
-          const double gradient = edge_->gradients[row + static_cast<std::size_t>(i)];
-          sum += gradient;
-          product += gradient * normalised_.data()[row + static_cast<std::size_t>(i)];
-        }
+      for_rows(pass, channel, [&](std::size_t first, std::size_t rows, int used) {
+        sum += total(used, [&](float* lanes) { add_lanes(edge_->gradients + first, rows, lanes); });
+        product += total(used, [&](float* lanes) { add_products(edge_->gradients + first, normalised_.data() + first, rows, lanes); });
       });
       parts_.weights.bias_gradient[channel] = static_cast<float>(sum);
       parts_.weights.weight_gradient[channel] = static_cast<float>(product);
       if (!parts_.input_gradient) continue;
       const float scale = parts_.weights.weight[channel] * deviation_[channel];
-      for_rows(pass, channel, [&](std::size_t row, std::size_t lanes, int used) {
-        float* gradient = edge_->gradients + row;
-        normalisation_gradient(scale, static_cast<float>(sum / count), static_cast<float>(product / count), normalised_.data() + row,
-                               gradient, lanes);
-        std::fill(gradient + used, gradient + lanes, 0.0f);
+      for_rows(pass, channel, [&](std::size_t first, std::size_t rows, int used) {
+        float* gradient = edge_->gradients + first;
+        normalisation_gradient(scale, static_cast<float>(sum / count), static_cast<float>(product / count), normalised_.data() + first,
+                               gradient, rows * kGroup);
+        for (std::size_t row = 0; row < rows && used < kGroup; ++row)
+          std::fill(gradient + row * kGroup + used, gradient + (row + 1) * kGroup, 0.0f);
       });
     }
   }
@@ -180,43 +181,52 @@ class BatchNormLayer final : public Layer {
   static constexpr double kEpsilon = 1e-5;
   static constexpr double kMomentum = 0.1;
 
-  // Calls use(offset, lanes, lanes with a sample) for every run of lanes of the channel.
+  // Calls use(offset, rows, used) for all parts of the channel: rows of kGroup lanes, of which the first `used` have a sample.
   template <class Use>
   void for_rows(const Pass& pass, std::size_t channel, const Use& use) const {
-    const std::size_t lanes = edge_->matrix ? pass.lanes() : kGroup;
-    const std::size_t groups = edge_->matrix ? 1 : pass.groups();
-    for (std::size_t group = 0; group < groups; ++group) {
-      const std::size_t first = group * edge_->features * kGroup + channel * positions_ * lanes;
-      const int used = edge_->matrix ? static_cast<int>(pass.samples()) : pass.samples_in(group);
-      for (std::size_t position = 0; position < positions_; ++position) use(first + position * lanes, lanes, used);
+    for (std::size_t group = 0; group < pass.groups(); ++group) {
+      if (!edge_->matrix) {
+        use((group * edge_->features + channel * positions_) * kGroup, positions_, pass.samples_in(group));
+        continue;
+      }
+      for (std::size_t position = 0; position < positions_; ++position) {
+        use((channel * positions_ + position) * pass.lanes() + group * kGroup, std::size_t{1}, pass.samples_in(group));
+      }
     }
+  }
+
+  // What `add` puts into the lanes that are used.
+  template <class Add>
+  static double total(int used, const Add& add) {
+    alignas(64) std::array<float, kGroup> lanes{};
+    add(lanes.data());
+    double sum = 0;
+    for (int lane = 0; lane < used; ++lane) sum += lanes[static_cast<std::size_t>(lane)];
+    return sum;
   }
 
   void measure(const Pass& pass, std::size_t channel, double& mean, double& variance) const {
     const double count = static_cast<double>(pass.samples() * positions_);
     double sum = 0;
-    for_rows(pass, channel, [&](std::size_t row, std::size_t /*lanes*/, int used) {
-      for (int i = 0; i < used; ++i) sum += edge_->values[row + static_cast<std::size_t>(i)];
+    for_rows(pass, channel, [&](std::size_t first, std::size_t rows, int used) {
+      sum += total(used, [&](float* lanes) { add_lanes(edge_->values + first, rows, lanes); });
     });
     mean = sum / count;
     double squares = 0;
-    for_rows(pass, channel, [&](std::size_t row, std::size_t /*lanes*/, int used) {
-      for (int i = 0; i < used; ++i) {
-        const double difference = edge_->values[row + static_cast<std::size_t>(i)] - mean;
-        squares += difference * difference;
-      }
+    for_rows(pass, channel, [&](std::size_t first, std::size_t rows, int used) {
+      squares += total(used, [&](float* lanes) { add_squares(edge_->values + first, rows, static_cast<float>(mean), lanes); });
     });
     variance = squares / count;
   }
 
-  // The running variance is the unbiased one, as in other frameworks.
+  // The running variance is the unbiased one, as in other frameworks; a single number has none and leaves it alone.
   void update_running(const Pass& pass, std::size_t channel, double mean, double variance) {
     const double count = static_cast<double>(pass.samples() * positions_);
-    const double unbiased = count > 1 ? variance * count / (count - 1) : variance;
     float& running_mean = parts_.weights.mean[channel];
     float& running_variance = parts_.weights.variance[channel];
     running_mean = static_cast<float>((1 - kMomentum) * running_mean + kMomentum * mean);
-    running_variance = static_cast<float>((1 - kMomentum) * running_variance + kMomentum * unbiased);
+    if (count < 2) return;
+    running_variance = static_cast<float>((1 - kMomentum) * running_variance + kMomentum * variance * count / (count - 1));
   }
 
   LayerParts parts_;

@@ -11,6 +11,7 @@
 
 #include "starling/base/aligned_floats.h"
 #include "starling/base/error.h"
+#include "starling/compute/native/blas.h"
 #include "starling/compute/native/layer.h"
 
 namespace starling::compute::native {
@@ -21,12 +22,7 @@ bool in_place(LayerKind kind) {
          kind == LayerKind::dropout;
 }
 
-// An activation finds its derivative in what it left behind, so nobody may work in place after it. Only dropout after relu may: what it
-// sets to zero has no gradient either way, and what it scales keeps its sign.
-bool keeps_output(LayerKind before, LayerKind after) {
-  if (before == LayerKind::relu && after == LayerKind::dropout) return true;
-  return before != LayerKind::relu && before != LayerKind::tanh && before != LayerKind::sigmoid;
-}
+bool is_activation(LayerKind kind) { return kind == LayerKind::relu || kind == LayerKind::tanh || kind == LayerKind::sigmoid; }
 
 // The largest of some numbers cut off at zero is the largest, cut off at zero: relu after maxpool has fewer to cut off.
 std::vector<LayerSpec> reordered(std::vector<LayerSpec> layers) {
@@ -90,8 +86,7 @@ class NativeReplica final : public Replica {
  private:
   void begin(const Pass& pass) {
     const data::Samples& samples = *pass.batch->samples;
-    STARLING_CHECK(samples.shape == specs_.front().input || specs_.front().input.size() == samples.shape.size(),
-                   std::string("the batch has the shape of the model"));
+    STARLING_CHECK(samples.shape == specs_.front().input, std::string("the batch has the shape of the model"));
     STARLING_CHECK(pass.samples() > 0, std::string("a batch has samples"));
     reserve(pass.groups());
     for (const auto& layer : layers_) layer->begin(pass);
@@ -112,7 +107,8 @@ class NativeReplica final : public Replica {
   }
 
   bool wants_matrix(const LayerSpec& layer) const {
-    return layer.kind == LayerKind::dense && layer.input.size() * static_cast<std::size_t>(layer.outputs) > options_.direct_dense_weights;
+    if (layer.kind != LayerKind::dense) return false;
+    return layer.input.size() * static_cast<std::size_t>(layer.outputs) > options_.direct_dense_weights && gemm_is_available();
   }
 
   void build(std::uint64_t seed, std::uint32_t rank) {
@@ -120,13 +116,22 @@ class NativeReplica final : public Replica {
     Edge* edge = add_edge(specs_.front().input.size(), first_dense != specs_.end() && wants_matrix(*first_dense));
     add_layer(make_input(specs_.front().input, edge), edge, edge);
     bool weights_before = false;
+    const LayerSpec* last_activation = nullptr;  // On the present edge.
     for (const LayerSpec& spec : specs_) {
       if (!in_place(spec.kind) && edge->matrix != wants_matrix(spec)) edge = convert(edge);
-      if (in_place(spec.kind) && &spec != specs_.data() && !keeps_output((&spec - 1)->kind, spec.kind)) edge = copy(edge);
+      // An activation finds its derivative in what it left behind, so nobody may work in place after it. Only dropout after relu may: what
+      // it sets to zero has no gradient either way, and what it scales keeps its sign.
+      if (in_place(spec.kind) && last_activation != nullptr &&
+          !(last_activation->kind == LayerKind::relu && spec.kind == LayerKind::dropout)) {
+        edge = copy(edge);
+        last_activation = nullptr;
+      }
       Edge* out = in_place(spec.kind) ? edge : add_edge(spec.output.size(), edge->matrix);
       const LayerParts parts{.spec = &spec, .in = edge, .out = out, .weights = weights_of(spec), .input_gradient = weights_before};
       add_layer(make_layer(parts, seed, rank), edge, out);
       weights_before = weights_before || parts.weights.weight != nullptr;
+      if (out != edge) last_activation = nullptr;
+      if (is_activation(spec.kind)) last_activation = &spec;
       edge = out;
     }
     if (edge->matrix) edge = convert(edge);
@@ -193,7 +198,6 @@ class NativeReplica final : public Replica {
 
   void reserve(std::size_t groups) {
     if (groups <= reserved_groups_) return;
-    reserved_groups_ = groups;
     for (Buffer& buffer : edges_) {
       const std::size_t size = buffer.edge.features * kGroup;
       buffer.edge.value_step = buffer.shares_values ? 0 : size;
@@ -204,6 +208,7 @@ class NativeReplica final : public Replica {
       buffer.edge.gradients = buffer.gradients.data();
     }
     for (const auto& layer : layers_) layer->reserve(groups);
+    reserved_groups_ = groups;  // Last: memory may have run out before.
   }
 
   Weights weights_of(const LayerSpec& spec) {

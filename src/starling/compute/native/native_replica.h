@@ -13,7 +13,8 @@
 namespace starling::compute::native {
 
 struct NativeOptions {
-  // A dense layer of more weights than this goes to gemm. Below, the direct kernels are faster, the more so the smaller the batch.
+  // A dense layer of more weights than this goes to OpenBLAS, if there is one. Below, the direct kernels are faster, the more so the
+  // smaller the batch.
   std::size_t direct_dense_weights = 2'000'000;
 };
 

@@ -93,6 +93,29 @@ class TorchReplica final : public Replica {
   std::string describe() const override { return fmt::format("torch: {}", module_.description); }
 
   double compute_gradient(const data::Batch& batch) override {
+    try {
+      return gradient_of(batch);
+    } catch (const c10::Error& error) {
+      fail(batch, error);
+    }
+  }
+
+  Evaluation evaluate(const data::Batch& batch, std::span<std::int32_t> predictions) override {
+    try {
+      return evaluation_of(batch, predictions);
+    } catch (const c10::Error& error) {
+      fail(batch, error);
+    }
+  }
+
+ private:
+  // What a module refuses after it has been tried out depends on the batch: batch norm, for one, does not take a single sample.
+  [[noreturn]] void fail(const data::Batch& batch, const c10::Error& error) const {
+    throw UserError(fmt::format("the model '{}' cannot take a batch of {} samples: {}{}", module_.description, batch.size(),
+                                first_line(error), batch.size() == 1 ? " Choose a --batch that leaves no remainder of one." : ""));
+  }
+
+  double gradient_of(const data::Batch& batch) {
     prepare_thread();
     set_training(true);
     std::fill(gradient_.begin(), gradient_.end(), 0.0F);
@@ -105,7 +128,7 @@ class TorchReplica final : public Replica {
     return loss.item().toDouble();
   }
 
-  Evaluation evaluate(const data::Batch& batch, std::span<std::int32_t> predictions) override {
+  Evaluation evaluation_of(const data::Batch& batch, std::span<std::int32_t> predictions) {
     const torch::NoGradGuard no_gradient;
     prepare_thread();
     set_training(false);
@@ -127,7 +150,6 @@ class TorchReplica final : public Replica {
     return result;
   }
 
- private:
   // Drops tensors that are not there or were seen before (tied weights); frozen parameters become buffers; buffers of whole numbers stay
   // with the module.
   void sort_tensors() {
@@ -140,7 +162,11 @@ class TorchReplica final : public Replica {
       (named.tensor.requires_grad() ? parameters : buffers).push_back(named);
     }
     for (NamedTensor& named : module_.buffers) {
-      if (!named.tensor.defined() || !named.tensor.is_floating_point()) continue;
+      if (!named.tensor.defined()) continue;
+      if (!named.tensor.is_floating_point()) {
+        counters_.push_back(named.tensor);
+        continue;
+      }
       if (!seen.insert(named.tensor.unsafeGetTensorImpl()).second) continue;
       check_tensor(named);
       buffers.push_back(named);
@@ -189,10 +215,13 @@ class TorchReplica final : public Replica {
       const torch::Tensor outputs = module_.forward(inputs);
       operations_ = OperationCount::total() / 2;
       check_outputs(outputs, shape);
-      const std::vector<float> saved = weights_;  // Training changes the running statistics.
+      const std::vector<float> saved = weights_;  // Training changes the running statistics, and counts.
+      std::vector<torch::Tensor> counts;
+      for (const torch::Tensor& counter : counters_) counts.push_back(counter.clone());
       set_training(true);
       draws_ = changes_generator([&] { module_.forward(inputs); });
       std::copy(saved.begin(), saved.end(), weights_.begin());
+      for (std::size_t i = 0; i < counts.size(); ++i) counters_[i].copy_(counts[i]);
     } catch (const UserError&) {
       throw;
     } catch (const std::exception& error) {
@@ -286,6 +315,7 @@ class TorchReplica final : public Replica {
   Problem problem_;
   std::uint64_t seed_;
   std::uint32_t rank_;
+  std::vector<torch::Tensor> counters_;  // Buffers of whole numbers, which stay with the module.
   params::Layout layout_;
   std::vector<float> weights_;
   std::vector<float> gradient_;
