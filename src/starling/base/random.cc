@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "starling/base/error.h"
+#include "starling/base/philox_blocks.h"
 #include "starling/base/portable_math.h"
 
 namespace starling {
@@ -62,6 +63,16 @@ std::uint32_t RandomStream::next_u32() {
 std::uint64_t RandomStream::next_u64() {
   const std::uint64_t first = next_u32();
   return first << 32 | next_u32();
+}
+
+void RandomStream::fill(std::span<std::uint32_t> words) {
+  std::size_t done = 0;
+  while (done < words.size() && position_ % 4 != 0) words[done++] = next_u32();
+  const std::size_t blocks = (words.size() - done) / 4;
+  philox_blocks(position_ / 4, blocks, rank_, key_, words.data() + done);
+  position_ += 4 * blocks;
+  done += 4 * blocks;
+  while (done < words.size()) words[done++] = next_u32();
 }
 
 double RandomStream::uniform() { return static_cast<double>(next_u64() >> 11) * 0x1p-53; }

@@ -12,6 +12,7 @@
 #include <array>
 #include <cstdint>
 #include <limits>
+#include <span>
 #include <string_view>
 
 namespace starling {
@@ -32,6 +33,9 @@ class RandomStream {
 
   std::uint32_t next_u32();
   std::uint64_t next_u64();
+
+  // The next words.size() numbers of next_u32(), several times faster for many.
+  void fill(std::span<std::uint32_t> words);
 
   // Uniform in [0, 1), all 53 bits used.
   double uniform();

@@ -98,5 +98,21 @@ TEST(PortableMath, AgreesWithTheCLibrary) {
   EXPECT_TRUE(std::isinf(portable_exp(1000)));
 }
 
+TEST(RandomStream, FillingIsDrawingOneByOne) {
+  for (const std::size_t skipped : {0U, 1U, 3U, 4U, 1000U}) {
+    for (const std::size_t count : {0U, 1U, 3U, 4U, 7U, 16U, 63U, 64U, 1001U}) {
+      RandomStream one(9, 3, "fill");
+      RandomStream many(9, 3, "fill");
+      one.seek((std::uint64_t{5} << 33) + skipped);  // Beyond 32 bits, too.
+      many.seek((std::uint64_t{5} << 33) + skipped);
+      std::vector<std::uint32_t> words(count);
+      many.fill(words);
+      for (const std::uint32_t word : words) EXPECT_EQ(word, one.next_u32());
+      EXPECT_EQ(many.position(), one.position());
+      EXPECT_EQ(many.next_u32(), one.next_u32());
+    }
+  }
+}
+
 }  // namespace
 }  // namespace starling

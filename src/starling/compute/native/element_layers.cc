@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -90,7 +91,10 @@ class DropoutLayer final : public Layer {
 
   bool whole_batch() const override { return edge_->matrix; }
 
-  void reserve(std::size_t groups) override { factors_.grow(edge_->features * kGroup * groups); }
+  void reserve(std::size_t groups) override {
+    factors_.grow(edge_->features * kGroup * groups);
+    words_.resize(std::max(words_.size(), edge_->features * kGroup * (edge_->matrix ? groups : 1)));
+  }
 
   void forward(const Pass& pass, std::size_t group) override {
     if (!pass.training) return;
@@ -99,8 +103,9 @@ class DropoutLayer final : public Layer {
     float* values = edge_->value(group);
     // The batch's number in the upper half: no two batches share a part of the stream.
     random_.seek((pass.batch->number << 32) + group * edge_->features * kGroup);
+    random_.fill(std::span(words_).first(count));
     for (std::size_t i = 0; i < count; ++i) {
-      factors[i] = random_.next_u32() < dropped_below_ ? 0 : scale_;
+      factors[i] = words_[i] < dropped_below_ ? 0 : scale_;
       values[i] *= factors[i];
     }
   }
@@ -117,6 +122,7 @@ class DropoutLayer final : public Layer {
   std::uint32_t dropped_below_;
   float scale_;
   AlignedFloats factors_;
+  std::vector<std::uint32_t> words_;
 };
 
 // Normalises every channel over batch and positions (Ioffe and Szegedy, 2015), with running statistics for evaluation.
