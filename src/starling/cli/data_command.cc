@@ -37,6 +37,8 @@ void fetch(data::FetchOptions options) {
   };
   const data::Fetched fetched = data::fetch_dataset(options);
   fmt::print("{} {} {}\n", options.name, fetched.was_there ? "is already there and whole, in" : "is ready, in", fetched.folder);
+  fmt::print("use it with: starling train --data {}{}\n", options.name,
+             options.to == "data" ? "" : fmt::format(" --data-folder {}", options.to));
 }
 
 void print_samples(const data::Dataset& dataset) {
