@@ -2,6 +2,7 @@
 //
 // The whole of a package with CIFAR-10, as large as the real one: six sheets and two lists of labels become the official batches, every
 // image with its own label.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -35,7 +36,7 @@ int label(std::size_t sheet_number, std::size_t i) { return static_cast<int>((i 
 std::string labels(std::size_t first_sheet, std::size_t sheets) {
   std::string text = "[";
   for (std::size_t s = first_sheet; s < first_sheet + sheets; ++s) {
-    for (std::size_t i = 0; i < kRows; ++i) text += (text.size() > 1 ? "," : "") + std::to_string(label(s, i));
+    for (std::size_t i = 0; i < kRows; ++i) text += fmt::format("{}{}", text.size() > 1 ? "," : "", label(s, i));
   }
   return text + "]";
 }
@@ -44,7 +45,7 @@ TEST(FetchCifar, EveryImageKeepsItsPlaceAndLabel) {
   const Folder folder;
   const std::filesystem::path package = folder.path() / "package";
   std::filesystem::create_directories(package);
-  for (std::uint8_t s = 1; s <= 5; ++s) write(package / ("data_batch_" + std::to_string(s) + ".png"), sheet(s));
+  for (std::uint8_t s = 1; s <= 5; ++s) write(package / (fmt::format("data_batch_{}.png", s)), sheet(s));
   write(package / "test_batch.png", sheet(6));
   write(package / "train_lables.json", text_bytes(labels(1, 5)));
   write(package / "test_lables.json", text_bytes(labels(6, 1)));
