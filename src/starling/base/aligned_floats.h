@@ -1,9 +1,12 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// A buffer of floats that starts at a cache line.
+// A buffer of floats that starts at a cache line; a large one asks for large pages, because going through weights by columns touches many.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <span>
@@ -28,7 +31,13 @@ class AlignedFloats {
     if (size <= size_) return;
     size_ = 0;
     data_.reset();  // First, so that old and new are not there at once.
-    data_.reset(new (std::align_val_t{kAlignment}) float[size]());
+    const std::size_t bytes = size * sizeof(float);
+    const std::size_t alignment = bytes >= kLargePage ? kLargePage : kAlignment;
+    const std::size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* memory = ::operator new (rounded, std::align_val_t{alignment});
+    if (alignment == kLargePage) static_cast<void>(::madvise(memory, rounded, MADV_HUGEPAGE));  // A wish; without it all works the same.
+    std::memset(memory, 0, bytes);
+    data_ = {static_cast<float*>(memory), Free{alignment}};
     size_ = size;
   }
 
@@ -39,8 +48,12 @@ class AlignedFloats {
 
  private:
   static constexpr std::size_t kAlignment = 64;
+  static constexpr std::size_t kLargePage = std::size_t{2} << 20;
   struct Free {
-    void operator()(float* data) const { ::operator delete[](data, std::align_val_t{kAlignment}); }
+    Free() : alignment(kAlignment) {}
+    explicit Free(std::size_t value) : alignment(value) {}
+    std::size_t alignment;
+    void operator()(float* data) const { ::operator delete (data, std::align_val_t{alignment}); }
   };
   std::unique_ptr<float[], Free> data_;
   std::size_t size_ = 0;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "starling/base/aligned_floats.h"
 #include "starling/base/error.h"
 #include "starling/optim/update_rules.h"
 
@@ -22,7 +23,9 @@ class Rule : public Optimiser {
         weight_count_(layout.size()),
         parameter_count_(layout.parameter_count()),
         state_names_(std::move(state_names)),
-        state_(state_names_.size(), std::vector<float>(parameter_count_)) {}
+        state_(state_names_.size()) {
+    for (AlignedFloats& values : state_) values.grow(parameter_count_);
+  }
 
   void step(std::span<float> weights, std::span<const float> gradient, double lr) final {
     STARLING_CHECK(gradient.size() == parameter_count_,
@@ -36,7 +39,7 @@ class Rule : public Optimiser {
 
   std::vector<State> state() final {
     std::vector<State> result;
-    for (std::size_t i = 0; i < state_.size(); ++i) result.push_back({.name = state_names_[i], .values = state_[i]});
+    for (std::size_t i = 0; i < state_.size(); ++i) result.push_back({.name = state_names_[i], .values = state_vector(i)});
     return result;
   }
 
@@ -47,7 +50,7 @@ class Rule : public Optimiser {
  protected:
   virtual void move(const Preparation& preparation, std::span<float> weights, std::span<const float> gradient, double lr) = 0;
 
-  std::span<float> state_vector(std::size_t i) { return state_[i]; }
+  std::span<float> state_vector(std::size_t i) { return state_[i].span().first(parameter_count_); }
   float momentum() const { return static_cast<float>(options_.momentum); }
   double epsilon_or(double standard) const { return options_.epsilon == 0 ? standard : options_.epsilon; }
 
@@ -66,7 +69,7 @@ class Rule : public Optimiser {
   std::size_t weight_count_;
   std::size_t parameter_count_;
   std::vector<std::string> state_names_;
-  std::vector<std::vector<float>> state_;
+  std::vector<AlignedFloats> state_;
   std::uint64_t steps_ = 0;
 };
 
