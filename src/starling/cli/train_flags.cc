@@ -10,7 +10,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   const CLI::Range positive(std::uint64_t{1}, std::uint64_t{1'000'000'000});
   // As a variable that is not set makes it.
   const CLI::Validator given([](const std::string& text) { return text.empty() ? std::string("it is empty") : std::string(); }, "");
-  command.add_option("--model", flags.model, "A name, or a text such as 'dense 100, relu, dense 10' [lenet5]");
+  command.add_option(
+      "--model", flags.model,
+      "lenet5, mlp:784-100-10, softmax, cifar10-full, quadratic; a text such as 'dense 100, relu, dense 10'; or torch:FILE [lenet5]");
   command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
   command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are, in place of the usual folders");
   command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);

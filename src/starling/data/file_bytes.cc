@@ -49,7 +49,7 @@ class Inflater {
 
 }  // namespace
 
-Bytes read_file(const std::string& path, const std::string& remedy) {
+Bytes read_data_file(const std::string& path, const std::string& remedy) {
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);
   if (!std::filesystem::exists(status)) throw UserError(fmt::format("there is no file '{}': {}", path, remedy));
@@ -66,13 +66,6 @@ Bytes read_file(const std::string& path, const std::string& remedy) {
     throw UserError(fmt::format("cannot read '{}': {}", path, error ? error.message() : std::strerror(errno)));
   }
   return bytes;
-}
-
-void write_file(const std::string& path, std::span<const std::uint8_t> bytes) {
-  std::ofstream out(path, std::ios::binary);
-  out.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
-  out.close();
-  if (!out) throw UserError(fmt::format("cannot write '{}': {}", path, std::strerror(errno)));
 }
 
 bool is_gzip(std::span<const std::uint8_t> bytes) { return bytes.size() >= 2 && bytes[0] == 0x1f && bytes[1] == 0x8b; }

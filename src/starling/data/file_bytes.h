@@ -19,10 +19,7 @@ inline constexpr std::uint64_t kLargestFile = std::uint64_t{1} << 30;
 
 // The content of a file. Throws UserError for one that is missing (followed by `remedy`, which says how to get it), is a folder or
 // something else that is not a file, is larger than kLargestFile, or cannot be read.
-Bytes read_file(const std::string& path, const std::string& remedy);
-
-// Writes a file and makes sure that it is whole; throws UserError if it cannot.
-void write_file(const std::string& path, std::span<const std::uint8_t> bytes);
+Bytes read_data_file(const std::string& path, const std::string& remedy);
 
 // True for what starts as a gzip stream does.
 bool is_gzip(std::span<const std::uint8_t> bytes);

@@ -4,7 +4,7 @@
 //   images: 0x00000803, count, rows, columns (32-bit, big-endian), then one byte per pixel, row by row
 //   labels: 0x00000801, count, then one byte per label
 //
-//   IdxImages images = parse_idx_images(read_file(path, remedy), fmt::format("'{}'", path));
+//   IdxImages images = parse_idx_images(read_data_file(path, remedy), fmt::format("'{}'", path));
 //
 // A file is taken as a whole or not at all. Throws UserError, one sentence that starts with `what`, for the wrong magic number, absurd
 // dimensions, a truncated or too long file, a damaged gzip stream and a label out of range. The bytes may be hostile: memory stays within a

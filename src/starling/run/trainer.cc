@@ -53,7 +53,7 @@ std::string fingerprint(const data::Dataset& dataset) {
   for (const data::Samples* samples : {&dataset.train, &dataset.test}) {
     add(samples->labels);
     add(samples->targets);
-    add(samples->standardisation);  // Mean and deviation change with any input.
+    add(samples->standardisation);  // Mean and deviation change with almost any input.
   }
   constexpr std::size_t kDigits = 16;
   return fmt::format("{} samples, {} to test, sum {}", dataset.train.count, dataset.test.count, hash.hex_digest().substr(0, kDigits));

@@ -1,11 +1,10 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // The program as its users meet it: output, exit codes, errors that say what to do.
-#include <gtest/gtest.h>
-#include <sys/wait.h>
+#include "unit/cli/program.h"
 
-#include <array>
-#include <cstdio>
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -13,27 +12,6 @@
 
 namespace starling::cli {
 namespace {
-
-struct Ran {
-  int code = -1;
-  std::string output;  // Standard output and error together.
-};
-
-Ran run(const std::string& arguments) {
-  Ran ran;
-  FILE* pipe = popen((std::string(STARLING_PROGRAM) + " " + arguments + " 2>&1").c_str(), "r");
-  if (pipe == nullptr) return ran;
-  std::array<char, 4096> buffer{};
-  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), pipe)) ran.output.append(buffer.data(), count);
-  ran.code = WEXITSTATUS(pclose(pipe));
-  return ran;
-}
-
-void expect_mistake(const std::string& arguments, const std::string& part) {
-  const Ran ran = run(arguments);
-  EXPECT_EQ(ran.code, 2) << arguments;
-  EXPECT_NE(ran.output.find(part), std::string::npos) << arguments << "\n" << ran.output;
-}
 
 std::string temporary(const std::string& name) { return testing::TempDir() + "starling_program_test_" + name; }
 

@@ -188,7 +188,7 @@ TEST(SheetFile, LabelListsAreChecked) {
 
 TEST(ReadFile, WhatIsNoFileIsRejectedWithARemedy) {
   const Folder folder;
-  const auto error = [](const std::string& path) { return message_of<UserError>([&] { read_file(path, "buy it"); }); };
+  const auto error = [](const std::string& path) { return message_of<UserError>([&] { read_data_file(path, "buy it"); }); };
   EXPECT_EQ(error(folder / "missing"), "there is no file '" + (folder / "missing") + "': buy it");
   EXPECT_TRUE(has(error(folder.path().string()), "is a folder, but a file is expected there"));
   EXPECT_TRUE(has(error("/dev/zero"), "is not a regular file"));
@@ -196,7 +196,7 @@ TEST(ReadFile, WhatIsNoFileIsRejectedWithARemedy) {
   std::filesystem::resize_file(folder / "large", kLargestFile + 1);
   EXPECT_TRUE(has(error(folder / "large"), "has 1073741825 bytes"));
   write(folder / "empty", {});
-  EXPECT_TRUE(read_file(folder / "empty", "").empty());
+  EXPECT_TRUE(read_data_file(folder / "empty", "").empty());
 }
 
 }  // namespace
