@@ -109,25 +109,33 @@ HWY_INLINE void largest(const float* HWY_RESTRICT in, std::ptrdiff_t row, int he
   }
 }
 
-void maximum(const PoolGeometry& g, const float* in, float* out, std::int32_t* chosen) {
+// Calls use(input, output, height, width) for every window: where its first input and its output lie, and how much of it is inside.
+template <class Use>
+HWY_INLINE void for_windows(const PoolGeometry& g, const Use& use) {
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(g.in_width) * kGroup;
+  std::ptrdiff_t output = 0;
   for (int channel = 0; channel < g.channels; ++channel) {
     for (int y = 0; y < g.out_height; ++y) {
       const int height = std::min(g.kernel, g.in_height - y * g.stride);
-      const float* from = in + (static_cast<std::ptrdiff_t>(channel) * g.in_height + static_cast<std::ptrdiff_t>(y) * g.stride) * row;
+      std::ptrdiff_t input = (static_cast<std::ptrdiff_t>(channel) * g.in_height + static_cast<std::ptrdiff_t>(y) * g.stride) * row;
       for (int x = 0; x < g.out_width; ++x) {
-        const int width = std::min(g.kernel, g.in_width - x * g.stride);
-        if (g.kernel == 2 && height == 2 && width == 2) {
-          largest<2>(from, row, 2, 2, 2, out, chosen);
-        } else {
-          largest<0>(from, row, height, width, g.kernel, out, chosen);
-        }
-        from += static_cast<std::ptrdiff_t>(g.stride) * kGroup;
-        out += kGroup;
-        chosen += kGroup;
+        use(input, output, height, std::min(g.kernel, g.in_width - x * g.stride));
+        input += static_cast<std::ptrdiff_t>(g.stride) * kGroup;
+        output += kGroup;
       }
     }
   }
+}
+
+void maximum(const PoolGeometry& g, const float* in, float* out, std::int32_t* chosen) {
+  const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(g.in_width) * kGroup;
+  for_windows(g, [&](std::ptrdiff_t input, std::ptrdiff_t output, int height, int width) HWY_ATTR {
+    if (g.kernel == 2 && height == 2 && width == 2) {
+      largest<2>(in + input, row, 2, 2, 2, out + output, chosen + output);
+    } else {
+      largest<0>(in + input, row, height, width, g.kernel, out + output, chosen + output);
+    }
+  });
 }
 
 // Every input of a window gets the gradient if it was chosen, else zero. Without overlap that is a plain store.
@@ -150,73 +158,46 @@ HWY_INLINE void spread(const float* HWY_RESTRICT gradient, const std::int32_t* H
 
 void maximum_gradient(const PoolGeometry& g, const float* out_gradient, const std::int32_t* chosen, float* in_gradient) {
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(g.in_width) * kGroup;
-  for (int channel = 0; channel < g.channels; ++channel) {
-    for (int y = 0; y < g.out_height; ++y) {
-      const int height = std::min(g.kernel, g.in_height - y * g.stride);
-      float* to = in_gradient + (static_cast<std::ptrdiff_t>(channel) * g.in_height + static_cast<std::ptrdiff_t>(y) * g.stride) * row;
-      for (int x = 0; x < g.out_width; ++x) {
-        const int width = std::min(g.kernel, g.in_width - x * g.stride);
-        if (g.overlapping()) {
-          spread<true>(out_gradient, chosen, row, height, width, g.kernel, to);
-        } else if (g.kernel == 2 && height == 2 && width == 2) {
-          spread<false>(out_gradient, chosen, row, 2, 2, 2, to);
-        } else {
-          spread<false>(out_gradient, chosen, row, height, width, g.kernel, to);
-        }
-        to += static_cast<std::ptrdiff_t>(g.stride) * kGroup;
-        out_gradient += kGroup;
-        chosen += kGroup;
-      }
+  for_windows(g, [&](std::ptrdiff_t input, std::ptrdiff_t output, int height, int width) HWY_ATTR {
+    if (g.overlapping()) {
+      spread<true>(out_gradient + output, chosen + output, row, height, width, g.kernel, in_gradient + input);
+    } else if (g.kernel == 2 && height == 2 && width == 2) {
+      spread<false>(out_gradient + output, chosen + output, row, 2, 2, 2, in_gradient + input);
+    } else {
+      spread<false>(out_gradient + output, chosen + output, row, height, width, g.kernel, in_gradient + input);
     }
-  }
+  });
 }
 
 void average(const PoolGeometry& g, const float* in, float* out) {
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(g.in_width) * kGroup;
-  for (int channel = 0; channel < g.channels; ++channel) {
-    for (int y = 0; y < g.out_height; ++y) {
-      const int height = std::min(g.kernel, g.in_height - y * g.stride);
-      const float* from = in + (static_cast<std::ptrdiff_t>(channel) * g.in_height + static_cast<std::ptrdiff_t>(y) * g.stride) * row;
-      for (int x = 0; x < g.out_width; ++x) {
-        const int width = std::min(g.kernel, g.in_width - x * g.stride);
-        const Vector share = hn::Set(kTag, 1.0f / static_cast<float>(height * width));
-        for (int v = 0; v < kVectors; ++v) {
-          Vector sum = hn::Zero(kTag);
-          for (int ky = 0; ky < height; ++ky) {
-            for (int kx = 0; kx < width; ++kx) sum = hn::Add(sum, hn::LoadU(kTag, from + ky * row + kx * kGroup + v * kVectorLanes));
-          }
-          hn::StoreU(hn::Mul(sum, share), kTag, out + v * kVectorLanes);
-        }
-        from += static_cast<std::ptrdiff_t>(g.stride) * kGroup;
-        out += kGroup;
+  for_windows(g, [&](std::ptrdiff_t input, std::ptrdiff_t output, int height, int width) HWY_ATTR {
+    const Vector share = hn::Set(kTag, 1.0f / static_cast<float>(height * width));
+    for (int v = 0; v < kVectors; ++v) {
+      const float* from = in + input + v * kVectorLanes;
+      Vector sum = hn::Zero(kTag);
+      for (int ky = 0; ky < height; ++ky) {
+        for (int kx = 0; kx < width; ++kx) sum = hn::Add(sum, hn::LoadU(kTag, from + ky * row + kx * kGroup));
       }
+      hn::StoreU(hn::Mul(sum, share), kTag, out + output + v * kVectorLanes);
     }
-  }
+  });
 }
 
 void average_gradient(const PoolGeometry& g, const float* out_gradient, float* in_gradient) {
   const std::ptrdiff_t row = static_cast<std::ptrdiff_t>(g.in_width) * kGroup;
-  for (int channel = 0; channel < g.channels; ++channel) {
-    for (int y = 0; y < g.out_height; ++y) {
-      const int height = std::min(g.kernel, g.in_height - y * g.stride);
-      float* to = in_gradient + (static_cast<std::ptrdiff_t>(channel) * g.in_height + static_cast<std::ptrdiff_t>(y) * g.stride) * row;
-      for (int x = 0; x < g.out_width; ++x) {
-        const int width = std::min(g.kernel, g.in_width - x * g.stride);
-        const Vector share = hn::Set(kTag, 1.0f / static_cast<float>(height * width));
-        for (int v = 0; v < kVectors; ++v) {
-          const Vector value = hn::Mul(hn::LoadU(kTag, out_gradient + v * kVectorLanes), share);
-          for (int ky = 0; ky < height; ++ky) {
-            for (int kx = 0; kx < width; ++kx) {
-              float* at = to + ky * row + kx * kGroup + v * kVectorLanes;
-              hn::StoreU(hn::Add(hn::LoadU(kTag, at), value), kTag, at);
-            }
-          }
+  for_windows(g, [&](std::ptrdiff_t input, std::ptrdiff_t output, int height, int width) HWY_ATTR {
+    const Vector share = hn::Set(kTag, 1.0f / static_cast<float>(height * width));
+    for (int v = 0; v < kVectors; ++v) {
+      const Vector value = hn::Mul(hn::LoadU(kTag, out_gradient + output + v * kVectorLanes), share);
+      for (int ky = 0; ky < height; ++ky) {
+        for (int kx = 0; kx < width; ++kx) {
+          float* at = in_gradient + input + ky * row + kx * kGroup + v * kVectorLanes;
+          hn::StoreU(hn::Add(hn::LoadU(kTag, at), value), kTag, at);
         }
-        to += static_cast<std::ptrdiff_t>(g.stride) * kGroup;
-        out_gradient += kGroup;
       }
     }
-  }
+  });
 }
 
 void affine(float scale, float shift, float* HWY_RESTRICT values, std::size_t count) {
