@@ -1,0 +1,77 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// The strategies by the names users type, each with what there is to know about it before it runs.
+//
+//   Registry registry = Registry::built_in();
+//   registry.add(describe_my_strategy());                        // One of your own.
+//   const Description& description = registry.find("easgd");     // Throws UserError with the nearest name.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "starling/strategy/settings.h"
+#include "starling/strategy/strategy.h"
+
+namespace starling::strategy {
+
+// What travels, and so what a codec may do to it.
+enum class Sends {
+  nothing,
+  gradients,
+  deltas,   // Differences of weights.
+  weights,  // A codec that leaves parts out would leave parts of the model out: refused.
+};
+
+// Where every update is to be applied.
+enum class Places {
+  workers,  // At every replica.
+  servers,  // At every server; each has a part of the weights.
+  centre,   // At the window of rank 0.
+};
+
+struct Description {
+  std::string name{};
+  std::string summary{};  // One line, for `starling strategies`.
+  std::string rule{};     // The formula, with who does what.
+  std::string traffic{};  // Messages and bytes per step; n floats, P workers, S servers.
+  std::string paper{};    // Where it comes from, and where this deviates.
+  std::vector<Option> options{};
+
+  Sends sends = Sends::gradients;
+  Places places = Places::workers;
+  bool needs_servers = false;
+  bool one_worker_only = false;
+  // All workers do the same steps in step with each other, so that a run may be stopped after any step without changing its course.
+  bool lockstep = false;
+  // A worker that is lost does not end the run.
+  bool survives_lost_worker = false;
+
+  std::function<std::unique_ptr<Strategy>(Context)> make{};
+  // What only this strategy can check, such as groups that must divide the workers. Throws UserError. May be empty.
+  std::function<void(const Settings&, const Roles&)> check{};
+};
+
+// The ranks at which every update is to be applied.
+std::vector<int> place_ranks(Places places, const Roles& roles);
+
+class Registry {
+ public:
+  static Registry built_in();
+
+  // Replaces one of the same name.
+  void add(Description description);
+  const Description& find(const std::string& name) const;
+  const std::vector<Description>& all() const { return descriptions_; }  // In the order of the spectrum.
+
+ private:
+  std::vector<Description> descriptions_;
+};
+
+// Throws UserError, with the reason, if this strategy cannot be used with these workers, servers or this codec.
+void check_use(const Description& description, const Settings& settings, const Roles& roles, const std::string& codec,
+               const optim::OptimiserOptions& optimiser);
+
+}  // namespace starling::strategy

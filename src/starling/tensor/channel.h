@@ -1,0 +1,103 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Sends tensors between ranks: any type, any shape, dense or sparse by rows, through a codec, with a stamp that says which update it is and
+// what it was computed on. Strategies are written on it, and so can an experiment of your own be.
+//
+//   Channel channel(endpoint, {.tag = 1});
+//   STARLING_TRY(channel.send(1, TensorView::of(std::span<const float>(gradient)), {.id = {.origin = 0, .number = 7}}));
+//   Result<Incoming> incoming = channel.receive(0);
+//   std::span<const float> gradient = incoming->tensor.as<float>();
+//
+// What it copies. send(view) copies once (or encodes). send(Tensor) copies nothing where the fabric moves messages inside a process: the
+// receiver gets the very memory. lend(view) copies nothing either, and needs no memory of its own: the caller promises to leave it as it is
+// until the receiver is done, of which only the two of them can know (a reply).
+//
+// Thread-safety: a channel belongs to its rank. Any number of channels may stand on one endpoint, told apart by their tags.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "starling/base/result.h"
+#include "starling/codec/codec.h"
+#include "starling/fabric/endpoint.h"
+#include "starling/params/version_vector.h"
+#include "starling/tensor/tensor.h"
+
+namespace starling::tensor {
+
+struct ChannelOptions {
+  fabric::Tag tag = 0;  // Of all messages of this channel.
+  // For dense f32 tensors; others travel as they are. Not owned, may be null: then they travel as they are too. Both sides have one of the
+  // same specification and layout. A codec with a residual belongs to one stream of updates, so give each such stream a channel.
+  codec::Codec* codec = nullptr;
+};
+
+// What arrived.
+struct Incoming {
+  fabric::Rank source = 0;
+  params::Stamp stamp{};
+  Tensor tensor{};  // Dense; empty where rows are sparse.
+  std::optional<SparseRows> sparse{};
+};
+
+// A receive that was begun; see Channel::begin_receive.
+class Pending;
+
+class Channel {
+ public:
+  Channel(fabric::Endpoint& endpoint, ChannelOptions options) : endpoint_(endpoint), options_(options) {}
+
+  // Blocking calls wait for room, and for what is to be received, until the deadline. Failures are those of the endpoint, and mismatch for
+  // bytes that are no tensor.
+  Status send(fabric::Rank to, const TensorView& tensor, const params::Stamp& stamp = {},
+              fabric::Deadline deadline = fabric::Deadline::standard());
+  Status send(fabric::Rank to, Tensor tensor, const params::Stamp& stamp = {}, fabric::Deadline deadline = fabric::Deadline::standard());
+  Status lend(fabric::Rank to, const TensorView& tensor, const params::Stamp& stamp = {},
+              fabric::Deadline deadline = fabric::Deadline::standard());
+  Status send(fabric::Rank to, const SparseRowsView& rows, const params::Stamp& stamp = {},
+              fabric::Deadline deadline = fabric::Deadline::standard());
+
+  // The next from this rank, or from anybody (fabric::kAnyRank).
+  Result<Incoming> receive(fabric::Rank from, fabric::Deadline deadline = fabric::Deadline::standard());
+  // The same, also ending with peer_lost when more departures were seen than `departures_seen` (see fabric::Filter).
+  Result<Incoming> receive(const fabric::Filter& filter, fabric::Deadline deadline = fabric::Deadline::standard());
+
+  // Into memory of the caller's, whose type and shape must be those of what arrives: otherwise a mismatch that names both. Returns the
+  // stamp. Sparse rows overwrite their rows and leave the others alone.
+  Result<params::Stamp> receive_into(fabric::Rank from, const MutableTensorView& to,
+                                     fabric::Deadline deadline = fabric::Deadline::standard());
+
+  // Only what is here already. A mismatch is a failure, so the answer has two layers: nothing yet; or a result.
+  std::optional<Result<Incoming>> poll(fabric::Rank from);
+
+  // Says what is to be received, and lets the caller go on: the answer's ready() looks without waiting, wait() waits. Sending needs no such
+  // thing: it returns as soon as the fabric has taken the message.
+  Pending begin_receive(fabric::Rank from);
+
+  // Turns a message that the caller received itself (with the channel's tag) into a tensor.
+  Result<Incoming> parse(fabric::Message message);
+
+ private:
+  fabric::Endpoint& endpoint_;
+  ChannelOptions options_;
+  std::vector<std::byte> encoded_{};
+};
+
+class Pending {
+ public:
+  bool ready();                                                                     // Looks, without waiting.
+  Result<Incoming> wait(fabric::Deadline deadline = fabric::Deadline::standard());  // Once; then the pending is used up.
+
+ private:
+  friend class Channel;
+  Pending(Channel& channel, fabric::Rank from) : channel_(&channel), from_(from) {}
+
+  Channel* channel_;
+  fabric::Rank from_;
+  std::optional<Result<Incoming>> arrived_{};
+};
+
+}  // namespace starling::tensor
