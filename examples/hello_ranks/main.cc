@@ -35,7 +35,7 @@ int main() {
   SimOptions sim;
   sim.ranks = 4;
   sim.compute.time_per_unit = Distribution::constant(1ms);
-  sim.compute.speeds = {{RankSet{3}, 0.5}};
+  sim.speeds = {{RankSet{3}, 0.5}};
   sim.network.link = {.latency = 2ms, .bytes_per_second = 1e6};
   SimFabric simulated(sim);
   std::cout << "sim:     ";

@@ -50,7 +50,7 @@ std::vector<Time> arrivals(const SimOptions& options, const std::vector<std::siz
 TEST(ComputeTime, IsUnitsTimesTheModelOverTheSpeed) {
   SimOptions sim = options(3);
   sim.compute.time_per_unit = Distribution::constant(2ms);
-  sim.compute.speeds = {{RankSet{1}, 2.0}, {RankSet{2}, 0.5}};
+  sim.speeds = {{RankSet{1}, 2.0}, {RankSet{2}, 0.5}};
   run(sim, [](Endpoint& endpoint) -> Status {
     endpoint.compute(10, [] {});
     EXPECT_EQ(endpoint.now(), endpoint.rank() == 0 ? 20ms : endpoint.rank() == 1 ? 10ms : 40ms);
@@ -303,7 +303,7 @@ TEST(Sim, OptionsOutOfRangeAreRefusedWithTheValue) {
   refused([](SimOptions& sim) { sim.faults.crashes.push_back({.rank = 4, .time = 1s}); }, "rank 4");
   refused([](SimOptions& sim) { sim.faults.crashes.push_back({.rank = 1}); }, "either a time or a point");
   refused([](SimOptions& sim) { sim.faults.partitions.push_back({RankSet{0}, {2s, 1s}}); }, "end after it begins");
-  refused([](SimOptions& sim) { sim.compute.speeds.push_back({RankSet{}, 0}); }, "factor 0");
+  refused([](SimOptions& sim) { sim.speeds.push_back({RankSet{}, 0}); }, "factor 0");
   refused([](SimOptions& sim) { sim.poll_cost = 0s; }, "poll_cost");
   refused([](SimOptions& sim) { sim.delays.push_back({"step", RankSet{9}, {}}); }, "rank 9");
 }

@@ -49,7 +49,7 @@ inline SimOptions eventful_options(int ranks, std::uint64_t seed) {
   options.ranks = ranks;
   options.seed = seed;
   options.compute.time_per_unit = Distribution::lognormal(1ms, 500us);
-  options.compute.speeds = {{RankSet{0}, 0.5}};
+  options.speeds = {{RankSet{0}, 0.5}};
   options.network.link = {.latency = 50us, .bytes_per_second = 1e8, .jitter = Distribution::exponential(20us)};
   options.network.rules = {{.from = RankSet{1}, .latency = 200us}};
   options.delays = {{"step", RankSet{}, Distribution::gauss(300us, 100us)}};

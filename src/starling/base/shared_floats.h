@@ -24,6 +24,11 @@ inline void store_shared(float& component, float value) { std::atomic_ref<float>
 // No concurrent addition is lost.
 inline void add_shared(float& component, float value) { std::atomic_ref<float>(component).fetch_add(value, std::memory_order_relaxed); }
 
+// Returns what it was before.
+inline float fetch_add_shared(float& component, float value) {
+  return std::atomic_ref<float>(component).fetch_add(value, std::memory_order_relaxed);
+}
+
 // to[i] = shared[i] for every i. The spans have the same length.
 void load_shared(std::span<const float> shared, std::span<float> to);
 

@@ -14,11 +14,13 @@ struct ExitCode {
   int value = 0;
 };
 inline constexpr int kDiverged = 3;
+inline constexpr int kUnbalanced = 4;  // An update was lost or applied twice: a mistake of the program, or of a strategy.
 inline constexpr int kInterrupted = 130;  // As of a program that SIGINT ends.
 
 void add_collective_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
+void add_strategies_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 
 }  // namespace starling::cli

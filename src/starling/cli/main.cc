@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake, 3 a run
-// diverged, 130 a run was interrupted and can be resumed.
+// diverged, 4 its books do not balance, 130 a run was interrupted and can be resumed.
 #include <fcntl.h>
 
 #include <CLI/CLI.hpp>
@@ -47,8 +47,8 @@ std::string command_hint(CLI::App& app, const std::string& name) {
 
 int run(int argc, char** argv) {
   CLI::App app(
-      "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between.\n"
-      "This version trains on one worker, and has the ground for more: ranks on threads or in a deterministic simulator, and collectives.",
+      "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between: on threads of this\n"
+      "machine, or in a deterministic simulator.",
       "starling");
   app.set_version_flag("--version", std::string("starling ") + starling::kVersion);
   app.require_subcommand(1);
@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   app.footer("'starling COMMAND --help' explains a command.");
   starling::cli::add_train_command(app);
   starling::cli::add_evaluate_command(app);
+  starling::cli::add_strategies_command(app);
   starling::cli::add_collective_command(app);
   starling::cli::add_data_command(app);
   try {

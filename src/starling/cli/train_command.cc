@@ -15,8 +15,10 @@
 #include "starling/cli/commands.h"
 #include "starling/cli/train_console.h"
 #include "starling/cli/train_flags.h"
+#include "starling/cli/train_output.h"
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
+#include "starling/data/partition.h"
 #include "starling/run/checkpoint.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
@@ -97,62 +99,19 @@ Prepared prepare_resumed(const TrainFlags& flags) {
   return prepared;
 }
 
-nlohmann::ordered_json number_or_null(const std::optional<double>& value) {
-  return value ? nlohmann::ordered_json(*value) : nlohmann::ordered_json();
-}
-
-double rate_of(const run::RunState& state) { return state.seconds > 0 ? static_cast<double>(state.samples) / state.seconds : 0; }
-
-void print_json(const Prepared& prepared, const run::TrainResult& result) {
-  const run::RunConfig& config = prepared.config;
-  const char* ending = result.ending == run::Ending::finished   ? "finished"
-                       : result.ending == run::Ending::diverged ? "diverged"
-                                                                : "interrupted";
-  const nlohmann::ordered_json json{{"strategy", "sequential"},
-                                    {"fabric", config.fabric.name},
-                                    {"workers", 1},
-                                    {"seed", config.seed()},
-                                    {"model", config.model},
-                                    {"data", config.data},
-                                    {"epochs", result.epochs},
-                                    {"steps", result.state.position.number},
-                                    {"samples", result.state.samples},
-                                    {"skipped_batches", result.state.skipped},
-                                    {"seconds", result.state.seconds},
-                                    {"total_seconds", result.state.total_seconds},
-                                    {"samples_per_second", rate_of(result.state)},
-                                    {"train_loss", number_or_null(result.train_loss)},
-                                    {"test_loss", number_or_null(result.state.test_loss)},
-                                    {"test_accuracy", number_or_null(result.state.test_accuracy)},
-                                    {"best_test_accuracy", number_or_null(result.state.best_test_accuracy)},
-                                    {"weights_sha256", result.weights_sha256},
-                                    {"run", prepared.directory->path()},
-                                    {"checkpoint", result.checkpoint},
-                                    {"ending", ending},
-                                    {"interrupted", result.ending == run::Ending::interrupted}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
-}
-
-void print_summary(const Prepared& prepared, const run::TrainResult& result) {
-  const run::RunState& state = result.state;
-  fmt::print("{:.4g} {}, {} steps, {} samples in {:.2f} s: {:.0f} samples/s\n", result.epochs, result.epochs == 1 ? "epoch" : "epochs",
-             state.position.number, state.samples, state.seconds, rate_of(state));
-  if (state.skipped > 0) fmt::print("skipped batches  {}\n", state.skipped);
-  if (result.train_loss) fmt::print("train loss       {:.4f}\n", *result.train_loss);
-  if (state.test_loss) fmt::print("test loss        {:.4f}\n", *state.test_loss);
-  if (state.test_accuracy) fmt::print("test accuracy    {:.2f} %\n", 100 * *state.test_accuracy);
-  fmt::print("weights          sha256 {}\n", result.weights_sha256);
-  fmt::print("run directory    {}\n", prepared.directory->path());
-  if (result.ending == run::Ending::finished && state.test_accuracy)
-    fmt::print("more             starling evaluate {}\n", prepared.directory->path());
-}
-
 void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
-  print_summary(prepared, result);
-  if (flags.json) print_json(prepared, result);
+  fmt::print("{}", summary_of(prepared.config, prepared.directory->path(), result));
+  if (flags.json) fmt::print("{}\n", json_of(prepared.config, prepared.directory->path(), result));
   std::fflush(stdout);
+  if (!result.balance.balanced) {
+    std::string errors;
+    for (const std::string& error : result.balance.errors) errors += fmt::format("  {}\n", error);
+    say(fmt::format("starling: the books do not balance:\n{}", errors));
+    throw ExitCode{kUnbalanced};
+  }
   if (result.ending == run::Ending::interrupted) {
-    say(fmt::format("Interrupted. To go on:\n  starling train --resume {}\n", prepared.directory->path()));
+    say(fmt::format("Interrupted{}. To go on:\n  starling train --resume {}\n",
+                    result.back_to_checkpoint ? "; what came after the last checkpoint will be done again" : "", prepared.directory->path()));
     throw ExitCode{kInterrupted};
   }
   if (result.ending == run::Ending::diverged) {
@@ -167,35 +126,44 @@ void run_train(const TrainFlags& flags) {
   Prepared prepared = flags.resume.empty() ? prepare_new(flags) : prepare_resumed(flags);
   const run::RunConfig& config = prepared.config;
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
-  const std::unique_ptr<compute::Replica> replica =
-      compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), 0);
+  std::vector<std::unique_ptr<compute::Replica>> replicas;
+  std::vector<compute::Replica*> pointers;
+  for (int worker = 0; worker < config.workers; ++worker) {
+    replicas.push_back(
+        compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
+    pointers.push_back(replicas.back().get());
+  }
+  (void)data::partition(dataset.train, config.partition, config.workers, config.seed());  // Refuses what these data do not allow.
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
 
   TrainConsole console;
-  run::Trainer trainer(config, *replica, dataset,
+  run::Trainer trainer(config, pointers, dataset,
                        {.directory = &*prepared.directory, .observer = &console, .stop = [] { return interrupts.load() > 0; }});
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
   if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
   const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
                            : resumed           ? " from the beginning: it has no checkpoint yet"
                                                : "";
-  say(fmt::format("{} on {}: {} parameters, {} samples, {} to test; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
-                  replica->layout().parameter_count(), dataset.train.count, dataset.test.count, config.fabric.name, config.seed(),
-                  resumed ? "resuming" : "writing to", prepared.directory->path(), from));
+  say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
+                  replicas[0]->layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
+                  config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
   catch_interrupts();
-  const fabric::RunReport report = run::make_fabric(config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); });
+  try {
+    trainer.run();
+  } catch (const std::exception&) {
+    console.clear();
+    throw;
+  }
   console.clear();
-  report.rethrow();
-  if (!report.ok()) throw std::runtime_error(report.summary());
   finish(flags, prepared, trainer.result());
 }
 
 }  // namespace
 
 void add_train_command(CLI::App& app) {
-  CLI::App* command = app.add_subcommand("train", "Train a model on one worker");
+  CLI::App* command = app.add_subcommand("train", "Train a model, on one worker or with a strategy on many");
   auto flags = std::make_shared<TrainFlags>();
   add_train_flags(*command, *flags);
   command->callback([flags] { run_train(*flags); });

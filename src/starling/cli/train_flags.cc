@@ -15,8 +15,21 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       "lenet5, mlp:784-100-10, softmax, cifar10-full, quadratic; a text such as 'dense 100, relu, dense 10'; or torch:FILE [lenet5]");
   command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
   command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are, in place of the usual folders");
+  command.add_option("--strategy", flags.strategy,
+                     "How workers train together: sync, async, easgd, ...; 'starling strategies' lists them [sequential; sync if there are workers]");
+  command.add_option("--workers", flags.workers, "Ranks that compute gradients [1]")->check(positive);
+  command.add_option("--servers", flags.servers, "Ranks that serve weights, for strategies with servers [1 for those]")->check(count);
+  command.add_option("--set", flags.settings, "An option of the strategy, as easgd.rho=0.9; may be given again")->allow_extra_args(false);
+  command.add_option("--codec", flags.codec,
+                     "What updates are sent as: fp32, fp16, bf16, int8, 1bit, threshold, topk:0.01, randomk, dgc, powersgd [fp32]");
+  command.add_option("--partition", flags.partition,
+                     "Which worker has which samples: shared, none, dataset, labels or dirichlet:ALPHA [shared]");
+  command.add_option("--delay", flags.delays,
+                     "Before each exchange: all:30ms, one:30ms (worker 1 twice that), gauss:30ms:5ms; may be given again")
+      ->allow_extra_args(false);
+  command.add_option("--speed", flags.speeds, "RANKS:FACTOR, as 1:0.5: these compute at half speed; may be given again")->allow_extra_args(false);
   command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);
-  command.add_option("--batch", flags.batch, "Samples per step [64]")->check(positive);
+  command.add_option("--batch", flags.batch, "Samples per step and worker [64]")->check(positive);
   command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
   command.add_option("--lr", flags.lr, "Learning rate [0.05]");
   command.add_option("--momentum", flags.momentum, "Of momentum, nesterov and lars [0.9]");
@@ -33,7 +46,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
   command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]")
       ->check(count);
-  command.add_option("--checkpoint-every", flags.checkpoint_every, "Epochs from one checkpoint to the next; 0 for the end only [1]")
+  command.add_option("--checkpoint-every", flags.checkpoint_every,
+                     "Epochs from one checkpoint, at which all workers meet, to the next; 0 for the end only [1]")
       ->check(count);
   command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
   command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]")
@@ -47,9 +61,11 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       "Examples:\n"
       "  starling train                                           LeNet-5 on Fashion-MNIST, into runs/1\n"
       "  starling train --optimizer adam --lr 0.001 --schedule cosine --warmup 1 --epochs 10 --out runs/a\n"
+      "  starling train --workers 2 --strategy async --out runs/b  a parameter server and two workers\n"
+      "  starling train --workers 64 --strategy ea-wild --fabric sim --speed 0-7:0.5\n"
       "  starling train --resume runs/a --epochs 20               ten epochs more\n"
       "  starling train --config runs/a/config.toml --seed 2      the same again with another seed\n"
-      "Exit codes: 0 done, 1 failed, 2 a mistake in flags or files, 3 diverged, 130 interrupted (--resume goes on).");
+      "Exit codes: 0 done, 1 failed, 2 a mistake in flags or files, 3 diverged, 4 the books do not balance, 130 interrupted (--resume goes on).");
 }
 
 void apply(const TrainFlags& flags, run::RunConfig& config) {
@@ -59,6 +75,17 @@ void apply(const TrainFlags& flags, run::RunConfig& config) {
   set(flags.model, config.model);
   set(flags.data, config.data);
   set(flags.data_folder, config.data_folder);
+  set(flags.partition, config.partition);
+  if (flags.strategy && *flags.strategy != config.strategy_name()) config.options.clear();  // They were another strategy's.
+  set(flags.strategy, config.strategy);
+  set(flags.workers, config.workers);
+  if (flags.servers) config.servers = *flags.servers;
+  set(flags.codec, config.codec);
+  for (const std::string& setting : flags.settings) run::parse_setting(setting, "--set", config);
+  if (!flags.delays.empty()) config.fabric.sim.delays.clear();
+  for (const std::string& delay : flags.delays) run::parse_delay(delay, "--delay", config);
+  if (!flags.speeds.empty()) config.fabric.sim.speeds.clear();
+  for (const std::string& speed : flags.speeds) run::parse_speed(speed, "--speed", config);
   set(flags.epochs, config.epochs);
   set(flags.batch, config.schedule.batch);
   set(flags.optimiser, config.optimiser.name);

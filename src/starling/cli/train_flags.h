@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "starling/run/run_config.h"
 
@@ -20,6 +21,14 @@ struct TrainFlags {
   std::optional<std::string> model;
   std::optional<std::string> data;
   std::optional<std::string> data_folder;
+  std::optional<std::string> partition;
+  std::optional<std::string> strategy;
+  std::vector<std::string> settings;
+  std::optional<int> workers;
+  std::optional<int> servers;
+  std::optional<std::string> codec;
+  std::vector<std::string> delays;
+  std::vector<std::string> speeds;
   std::optional<std::uint64_t> epochs;
   std::optional<std::size_t> batch;
   std::optional<std::string> optimiser;

@@ -142,7 +142,7 @@ double parse_alpha(const std::string& specification) {
 
 Parts split(const Samples& samples, const std::string& specification, std::size_t workers, std::uint64_t seed) {
   RandomStream stream(seed, 0, "partition");
-  if (specification == "none") return Parts(workers, all_indices(samples));
+  if (specification == "none" || specification == "shared") return Parts(workers, all_indices(samples));
   if (specification == "dataset") return by_chunks(samples, workers, stream);
   if (specification == "labels") return by_labels(samples, workers, stream);
   if (specification == "dirichlet" || specification.starts_with("dirichlet:")) {
@@ -150,7 +150,7 @@ Parts split(const Samples& samples, const std::string& specification, std::size_
   }
   throw UserError(
       fmt::format("the partition is '{}', but it is one of {}.{}", specification, fmt::join(partition_names(), ", "),
-                  nearest_name_hint(specification.substr(0, specification.find(':')), {"none", "dataset", "labels", "dirichlet"})));
+                  nearest_name_hint(specification.substr(0, specification.find(':')), {"shared", "none", "dataset", "labels", "dirichlet"})));
 }
 
 }  // namespace
@@ -164,6 +164,6 @@ std::vector<std::vector<std::uint32_t>> partition(const Samples& samples, const 
   return parts;
 }
 
-std::vector<std::string> partition_names() { return {"none", "dataset", "labels", "dirichlet:ALPHA"}; }
+std::vector<std::string> partition_names() { return {"shared", "none", "dataset", "labels", "dirichlet:ALPHA"}; }
 
 }  // namespace starling::data

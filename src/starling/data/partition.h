@@ -2,11 +2,12 @@
 //
 // Which worker has which samples.
 //
-//   none              every worker has the whole set
+//   shared            all workers go through the whole set together: each step deals the next samples of one common order to them, so that a
+//                     step of P workers is a batch of P times the size (see worker_batches.h; here every worker has all)
+//   none              every worker has the whole set, and goes through all of it in an order of its own
 //   dataset           random chunks, sizes differing by at most one
 //   labels            the labels, in random order, are dealt to the workers in turn; each worker has the samples of its labels, of which as
-//   many
-//                     are kept, at random, as the worker with the fewest has
+//                     many are kept, at random, as the worker with the fewest has
 //   dirichlet:ALPHA   of each class, workers get shares drawn from a Dirichlet distribution: alike for large ALPHA, each worker mostly
 //                     samples of few classes for small ones
 #pragma once

@@ -126,6 +126,15 @@ class Endpoint {
   // The stream (seed, rank, purpose). Every call starts it from the beginning: keep the stream, not the call.
   virtual RandomStream random(std::string_view purpose) const = 0;
 
+  // Brings all ranks that are still there to a point from which a new run with start_number = `number` would go on in exactly the same way
+  // (FabricOptions): in the simulator they leave it together, at one instant, and everything random begins at the position that belongs to
+  // the number. Elsewhere nothing can promise that, and it does nothing. Called by all ranks, when no message is under way, with numbers
+  // from 1 to 2^31.
+  virtual Status realign(std::uint64_t number, Deadline deadline = Deadline::standard()) {
+    (void)number, (void)deadline;
+    return {};
+  }
+
   // Adds up `values` over the group, in the order of its members, into all members' `values`. Nothing where the fabric has no way
   // that is faster than messages. Called through collective::all_reduce, which checks the group first.
   virtual std::optional<Status> native_all_reduce(const Group& group, std::span<float> values, Deadline deadline) {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "starling/base/error.h"
 
@@ -14,6 +15,20 @@ void FabricOptions::validate() const {
   if (timeout <= Duration::zero()) throw UserError("the time-out must be above 0: every wait needs an end");
   if (queue_messages < 1) throw UserError("queue_messages is 0, but a queue must hold at least 1 message");
   for (const DelayRule& delay : delays) delay.ranks.validate(ranks, "a delay at '" + delay.point + "'");
+  for (const SpeedRule& rule : speeds) {
+    rule.ranks.validate(ranks, "a speed");
+    if (!(rule.factor > 0 && std::isfinite(rule.factor))) {
+      throw UserError(fmt::format("a speed has factor {}, but a factor must be above 0 and finite", rule.factor));
+    }
+  }
+}
+
+double FabricOptions::speed(Rank rank) const {
+  double factor = 1;
+  for (const SpeedRule& rule : speeds) {
+    if (rule.ranks.contains(rank)) factor *= rule.factor;
+  }
+  return factor;
 }
 
 bool RunReport::ok() const {

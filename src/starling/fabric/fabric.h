@@ -29,6 +29,13 @@ struct DelayRule {
   Distribution time{};
 };
 
+// Ranks that compute `factor` times as fast as they would: at 0.5 they take twice the time. Factors multiply. Threads can only be slowed
+// down: they sleep for the rest of the time.
+struct SpeedRule {
+  RankSet ranks{};
+  double factor = 1;
+};
+
 // What every fabric needs to know.
 struct FabricOptions {
   int ranks = 1;
@@ -37,6 +44,14 @@ struct FabricOptions {
   std::size_t queue_messages = 64;              // Per (sender, receiver).
   std::size_t queue_bytes = std::size_t{256} << 20;
   std::vector<DelayRule> delays{};
+  std::vector<SpeedRule> speeds{};
+
+  // The product of the factors of this rank.
+  double speed(Rank rank) const;
+
+  // For a run that goes on from where another ended: what its clock showed, and the number of its last realignment (Endpoint::realign).
+  Time start_time = Time::zero();
+  std::uint64_t start_number = 0;
 
   // Throws UserError if a value is out of range.
   void validate() const;

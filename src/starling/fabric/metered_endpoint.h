@@ -41,6 +41,7 @@ class MeteredEndpoint final : public Endpoint {
   std::vector<Departure> departures() const override { return endpoint_.departures(); }
   Traffic traffic() const override { return endpoint_.traffic(); }
   RandomStream random(std::string_view purpose) const override { return endpoint_.random(purpose); }
+  Status realign(std::uint64_t number, Deadline deadline) override { return endpoint_.realign(number, deadline); }
   std::optional<Status> native_all_reduce(const Group& group, std::span<float> values, Deadline deadline) override;
 
  private:

@@ -9,6 +9,11 @@ PointDelays::PointDelays(const FabricOptions& options, Rank rank) {
     if (!rule.ranks.contains(rank)) continue;
     delays_.push_back({rule.point, rule.time, RandomStream(options.seed, static_cast<std::uint32_t>(rank), "delay " + std::to_string(i))});
   }
+  realign(options.start_number);
+}
+
+void PointDelays::realign(std::uint64_t number) {
+  for (Delay& delay : delays_) delay.stream.seek(realigned_position(number));
 }
 
 Duration PointDelays::draw(std::string_view point) {

@@ -36,6 +36,9 @@ class Window {
   virtual Status write(std::size_t offset, std::span<const float> from, Deadline deadline = Deadline::standard()) = 0;
   virtual Status add(std::size_t offset, std::span<const float> values, Deadline deadline = Deadline::standard()) = 0;
 
+  // Adds to one component and returns what it was before, in one instant: how a rank takes a number of its own.
+  virtual Result<float> fetch_add(std::size_t offset, float value, Deadline deadline = Deadline::standard()) = 0;
+
   // The memory itself where this rank can reach it directly, to be touched through base/shared_floats.h only; otherwise empty. A
   // faster way to the same effects: code that uses it keeps a path through read, write and add.
   virtual std::span<float> shared_memory() { return {}; }

@@ -22,10 +22,10 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kFormat = 1;
+constexpr int kFormat = 2;
 constexpr std::string_view kPrefix = "step-";
 constexpr const char* kWeights = "weights.safetensors";
-constexpr const char* kOptimiser = "optimizer.safetensors";
+constexpr const char* kVectors = "state.safetensors";
 constexpr const char* kState = "state.json";
 constexpr const char* kSums = "SHA256SUMS";
 constexpr const char* kWhat = "checkpoint";
@@ -48,54 +48,86 @@ std::optional<double> optional_number(const Json& json) {
   return json.is_null() ? std::nullopt : std::optional<double>(json.get<double>());
 }
 
-Json to_json(const RunState& state) {
-  return {{"step", state.position.number},
-          {"epoch", state.position.epoch},
-          {"sample", state.position.sample},
+Json to_json(const data::BatchOrder::Position& position) {
+  return {{"epoch", position.epoch}, {"sample", position.sample}, {"step", position.number}};
+}
+
+data::BatchOrder::Position position_from(const Json& json) {
+  return {.epoch = json.at("epoch"), .sample = json.at("sample"), .number = json.at("step")};
+}
+
+Json to_json(const WorkerState& state) {
+  return {{"progress", to_json(state.progress)},
+          {"order", to_json(state.order)},
           {"samples", state.samples},
           {"skipped", state.skipped},
           {"skipped_in_a_row", state.skipped_in_a_row},
+          {"epoch_loss_sum", state.epoch_loss_sum},
+          {"epoch_samples", state.epoch_samples}};
+}
+
+WorkerState worker_from(const Json& json) {
+  return {.progress = position_from(json.at("progress")),
+          .order = position_from(json.at("order")),
+          .samples = json.at("samples"),
+          .skipped = json.at("skipped"),
+          .skipped_in_a_row = json.at("skipped_in_a_row"),
+          .epoch_loss_sum = json.at("epoch_loss_sum"),
+          .epoch_samples = json.at("epoch_samples")};
+}
+
+Json to_json(const RunState& state) {
+  Json workers = Json::array();
+  for (const WorkerState& worker : state.workers) workers.push_back(to_json(worker));
+  return {{"position", to_json(state.position)},
+          {"samples", state.samples},
+          {"skipped", state.skipped},
           {"seconds", state.seconds},
           {"total_seconds", state.total_seconds},
-          {"epoch_loss_sum", state.epoch_loss_sum},
-          {"epoch_samples", state.epoch_samples},
           {"train_loss", to_json(state.train_loss)},
           {"test_loss", to_json(state.test_loss)},
           {"test_accuracy", to_json(state.test_accuracy)},
           {"best_test_accuracy", to_json(state.best_test_accuracy)},
-          {"optimizer_steps", state.optimiser_steps},
-          {"metrics_bytes", state.metrics_bytes}};
+          {"metrics_bytes", state.metrics_bytes},
+          {"stretches", state.stretches},
+          {"clock_ns", state.clock.count()},
+          {"workers", workers},
+          {"numbers", state.numbers},
+          {"ledger", state.ledger}};
 }
 
 RunState state_from(const Json& json) {
   RunState state;
-  state.position = {.epoch = json.at("epoch"), .sample = json.at("sample"), .number = json.at("step")};
+  state.position = position_from(json.at("position"));
   state.samples = json.at("samples");
   state.skipped = json.at("skipped");
-  state.skipped_in_a_row = json.at("skipped_in_a_row");
   state.seconds = json.at("seconds");
   state.total_seconds = json.at("total_seconds");
-  state.epoch_loss_sum = json.at("epoch_loss_sum");
-  state.epoch_samples = json.at("epoch_samples");
   state.train_loss = optional_number(json.at("train_loss"));
   state.test_loss = optional_number(json.at("test_loss"));
   state.test_accuracy = optional_number(json.at("test_accuracy"));
   state.best_test_accuracy = optional_number(json.at("best_test_accuracy"));
-  state.optimiser_steps = json.at("optimizer_steps");
   state.metrics_bytes = json.at("metrics_bytes");
+  state.stretches = json.at("stretches");
+  state.clock = Time(json.at("clock_ns").get<Time::rep>());
+  for (const Json& worker : json.at("workers")) state.workers.push_back(worker_from(worker));
+  state.numbers = json.at("numbers").get<std::map<std::string, std::uint64_t>>();
+  state.ledger = json.at("ledger");
   return state;
 }
 
-// The vectors of an optimiser as the tensors of one file.
-params::Layout layout_of(const std::vector<optim::Optimiser::State>& states) {
+using Vectors = std::vector<CheckpointContents::Vector>;
+
+// Vectors as the tensors of one file.
+params::Layout layout_of(const Vectors& vectors) {
   params::Layout layout;
-  for (const optim::Optimiser::State& state : states) layout.add(state.name, {static_cast<std::int64_t>(state.values.size())});
+  for (const CheckpointContents::Vector& vector : vectors) layout.add(vector.name, {static_cast<std::int64_t>(vector.values.size())});
   return layout;
 }
 
-std::string values_of(const std::vector<optim::Optimiser::State>& states) {
+std::string values_of(const Vectors& vectors) {
   std::string bytes;
-  for (const optim::Optimiser::State& state : states) bytes += bytes_of(state.values);
+  for (const CheckpointContents::Vector& vector : vectors) bytes += bytes_of(vector.values);
   return bytes;
 }
 
@@ -127,7 +159,7 @@ class FolderReader {
  public:
   explicit FolderReader(std::string path) : path_(std::move(path)) {
     const std::string text = read(kSums);
-    for (const char* name : {kWeights, kOptimiser, kState}) {
+    for (const char* name : {kWeights, kVectors, kState}) {
       const std::string entry = fmt::format("  {}\n", name);
       const std::size_t found = text.find(entry);
       constexpr std::size_t kDigits = 64;
@@ -171,7 +203,7 @@ Checkpoint read_folder(const std::string& folder, const std::string& name) {
   try {
     const Json json = Json::parse(reader.read_checked(kState, std::nullopt));
     if (json.at("format") != kFormat) {
-      reader.fail(kState, fmt::format("has the format {}, but this version of starling knows {} only", json.at("format").dump(), kFormat));
+      reader.fail(kState, fmt::format("has the format {}, but this version of starling knows {} only: begin the run anew, or go on with the version it was begun with", json.at("format").dump(), kFormat));
     }
     checkpoint.state = state_from(json.at("state"));
     checkpoint.config = json.at("config");
@@ -179,7 +211,7 @@ Checkpoint read_folder(const std::string& folder, const std::string& name) {
     checkpoint.data = json.at("data");
     const Json& bytes = json.at("bytes");
     checkpoint.weights = parse_safetensors(reader.read_checked(kWeights, bytes.at(kWeights)), checkpoint.path + "/" + kWeights);
-    checkpoint.optimiser = parse_safetensors(reader.read_checked(kOptimiser, bytes.at(kOptimiser)), checkpoint.path + "/" + kOptimiser);
+    checkpoint.vectors = parse_safetensors(reader.read_checked(kVectors, bytes.at(kVectors)), checkpoint.path + "/" + kVectors);
   } catch (const Json::exception& error) {
     reader.fail(kState, fmt::format("is not what this version of starling writes ({})", error.what()));
   }
@@ -217,9 +249,9 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
   const std::string temporary = folder_ + kTemporary;
   const std::string step = std::to_string(contents.state.position.number);
   const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", step}});
-  const params::Layout optimiser_layout = layout_of(contents.optimiser);
-  const std::string optimiser_header = safetensors_header(optimiser_layout, {{"step", step}});
-  const std::string optimiser_values = values_of(contents.optimiser);
+  const params::Layout vectors_layout = layout_of(contents.vectors);
+  const std::string vectors_header = safetensors_header(vectors_layout, {{"step", step}});
+  const std::string vectors_values = values_of(contents.vectors);
   const Json state{
       {"format", kFormat},
       {"state", to_json(contents.state)},
@@ -227,13 +259,13 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
       {"data", contents.data},
       {"config", contents.config},
       {"bytes",
-       {{kWeights, header.size() + contents.weights.size_bytes()}, {kOptimiser, optimiser_header.size() + optimiser_values.size()}}}};
+       {{kWeights, header.size() + contents.weights.size_bytes()}, {kVectors, vectors_header.size() + vectors_values.size()}}}};
   std::error_code error;
   fs::remove_all(temporary, error);
   make_folders(temporary, kWhat);
   FolderWriter writer(temporary);
   writer.write(kWeights, header, bytes_of(contents.weights));
-  writer.write(kOptimiser, optimiser_header, optimiser_values);
+  writer.write(kVectors, vectors_header, vectors_values);
   writer.write(kState, state.dump(2) + "\n");
   writer.finish();
   // One of the same step is not the latest (see make_latest), so it may go.

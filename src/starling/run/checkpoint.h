@@ -2,7 +2,7 @@
 //
 // The state of a run on disk, such that a run continued from it is the same, bit for bit, as one never stopped.
 //
-// A checkpoint is a folder, step-00001234, with weights.safetensors, optimizer.safetensors, state.json, and SHA256SUMS over the three, as
+// A checkpoint is a folder, step-00001234, with weights.safetensors, state.safetensors, state.json, and SHA256SUMS over the three, as
 // sha256sum -c reads it. It is made under another name, synchronised with the disk, and renamed; after that the file `latest` is replaced,
 // which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept.
 //
@@ -12,48 +12,68 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "starling/base/time.h"
 #include "starling/data/batches.h"
-#include "starling/optim/optimiser.h"
 #include "starling/params/layout.h"
 #include "starling/run/safetensors.h"
 
 namespace starling::run {
 
-// Where a run stands, apart from its weights and those of its optimiser.
-struct RunState {
-  data::BatchOrder::Position position{};  // Its number is the step.
+// Where one worker stands.
+struct WorkerState {
+  data::BatchOrder::Position progress{};  // The same for all workers that have taken equally many steps; its number is the step.
+  data::BatchOrder::Position order{};     // In the worker's own samples.
   std::uint64_t samples = 0;              // Used so far; those of skipped batches not.
   std::uint64_t skipped = 0;              // Batches left out because of a loss or gradient that was not finite,
   std::uint64_t skipped_in_a_row = 0;     // and how many of them came last.
-  double seconds = 0;                     // Of training, evaluation and checkpoints not counted.
-  double total_seconds = 0;
-  double epoch_loss_sum = 0;  // Over the samples of the current epoch.
+  double epoch_loss_sum = 0;              // Over the samples of its current epoch.
   std::uint64_t epoch_samples = 0;
+
+  bool operator==(const WorkerState&) const = default;
+};
+
+// Where a run stands, apart from vectors of floats.
+struct RunState {
+  data::BatchOrder::Position position{};  // Of the worker that is furthest. Its number is the step, and names the checkpoint.
+  std::uint64_t samples = 0;              // Of all workers; likewise below.
+  std::uint64_t skipped = 0;
+  double seconds = 0;  // Of training, evaluation and checkpoints not counted.
+  double total_seconds = 0;
   std::optional<double> train_loss{};  // Of the last complete epoch.
   std::optional<double> test_loss{};   // Of the last evaluation.
   std::optional<double> test_accuracy{};
   std::optional<double> best_test_accuracy{};
-  std::uint64_t optimiser_steps = 0;
-  std::uint64_t metrics_bytes = 0;  // How long the metrics were.
+  std::uint64_t metrics_bytes = 0;                 // How long the metrics were.
+  std::uint64_t stretches = 0;                     // How often all ranks have met.
+  Time clock = Time::zero();                       // What the clock of the fabric showed.
+  std::vector<WorkerState> workers{};              // One per worker.
+  std::map<std::string, std::uint64_t> numbers{};  // Of strategies and codecs: "rank0/optimizer/steps".
+  std::string ledger{};                            // As it writes itself; empty before the first step.
 
   bool operator==(const RunState&) const = default;
 };
 
 // What a checkpoint is written from.
 struct CheckpointContents {
+  struct Vector {
+    std::string name;
+    std::span<const float> values;
+  };
+
   const RunState& state;
   std::string config;  // As TOML.
   std::string model;   // As the replica describes itself.
   std::string data;    // What tells these data from others.
   const params::Layout& layout;
-  std::span<const float> weights;
-  std::vector<optim::Optimiser::State> optimiser;
+  std::span<const float> weights;  // Of the result so far.
+  std::vector<Vector> vectors{};   // Everything else: replicas that differ from it, optimisers, residuals.
 };
 
 // What was read. All parts are consistent with their checksums.
@@ -65,7 +85,7 @@ struct Checkpoint {
   std::string model{};
   std::string data{};
   Safetensors weights{};
-  Safetensors optimiser{};  // One tensor for each vector of state.
+  Safetensors vectors{};  // One tensor for each vector of the rest.
 };
 
 // Not thread-safe; one store at a time writes to a folder. Throws UserError when the system refuses to read or write.

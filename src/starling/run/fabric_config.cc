@@ -80,13 +80,6 @@ void read_compute(TomlTable& sim, SimOptions& options) {
     read(*compute, "time_per_unit", options.compute.time_per_unit);
     compute->reject_unknown_keys();
   }
-  for (TomlTable& table : sim.tables("speed")) {
-    fabric::SpeedRule& rule = options.compute.speeds.emplace_back();
-    read(table, "ranks", rule.ranks);
-    read(table, "factor", rule.factor);
-    table.reject_unknown_keys();
-    table.require("factor");
-  }
 }
 
 void read_faults(TomlTable& sim, SimOptions& options) {
@@ -118,11 +111,6 @@ void read_faults(TomlTable& sim, SimOptions& options) {
 void write_compute(const SimOptions& options, TomlWriter& writer) {
   writer.table("sim.compute");
   writer.put("time_per_unit", options.compute.time_per_unit.text());
-  for (const fabric::SpeedRule& rule : options.compute.speeds) {
-    writer.element("sim.speed");
-    writer.put("ranks", rule.ranks.text());
-    writer.put("factor", rule.factor);
-  }
 }
 
 // An infinite bandwidth is the default, and has no other form than to be left out.
@@ -210,6 +198,13 @@ FabricConfig read_fabric_tables(TomlTable& file) {
     table.require("point");
     table.require("time");
   }
+  for (TomlTable& table : file.tables("speed")) {
+    fabric::SpeedRule& rule = config.sim.speeds.emplace_back();
+    read(table, "ranks", rule.ranks);
+    read(table, "factor", rule.factor);
+    table.reject_unknown_keys();
+    table.require("factor");
+  }
   if (auto sim = file.table("sim")) {
     read(*sim, "pool_threads", config.sim.pool_threads);
     read(*sim, "stack_bytes", config.sim.stack_bytes);
@@ -236,6 +231,11 @@ void write_fabric_tables(const FabricConfig& config, TomlWriter& writer) {
     writer.put("point", rule.point);
     writer.put("ranks", rule.ranks.text());
     writer.put("time", rule.time.text());
+  }
+  for (const fabric::SpeedRule& rule : options.speeds) {
+    writer.element("speed");
+    writer.put("ranks", rule.ranks.text());
+    writer.put("factor", rule.factor);
   }
   if (config.name != "sim") return;
   writer.table("sim");

@@ -40,6 +40,28 @@ void read_optimiser(TomlTable& table, RunConfig& config) {
   table.reject_unknown_keys();
 }
 
+void read_strategy(TomlTable& table, RunConfig& config) {
+  read(table, "name", config.strategy);
+  read(table, "workers", config.workers);
+  if (const auto servers = table.integer("servers")) {
+    int value = 0;
+    read(table, "servers", value);
+    config.servers = value;
+  }
+  read(table, "codec", config.codec);
+  if (auto options = table.table("options")) {
+    for (const std::string& key : options->keys()) config.options[key] = *options->scalar(key);
+    // A strategy that is not built in is looked at when the run is made ready.
+    const strategy::Registry registry = strategy::Registry::built_in();
+    for (const strategy::Description& description : registry.all()) {
+      if (description.name != config.strategy_name()) continue;
+      strategy::Settings settings(description.name, description.options);
+      for (const auto& [key, value] : config.options) options->locate(key, [&] { settings.set(key, value); });
+    }
+  }
+  table.reject_unknown_keys();
+}
+
 void read_schedule(TomlTable& table, optim::ScheduleOptions& schedule) {
   read(table, "kind", schedule.kind);
   table.locate("kind", [&] { optim::Schedule{{.kind = schedule.kind, .milestones = {1}}}; });
@@ -154,6 +176,23 @@ std::vector<std::string> keys_that_matter(RunConfig config) {
 
 }  // namespace
 
+const std::string& RunConfig::strategy_name() const {
+  static const std::string kSequential = "sequential";
+  static const std::string kSync = "sync";
+  if (!strategy.empty()) return strategy;
+  return workers == 1 ? kSequential : kSync;
+}
+
+strategy::Settings RunConfig::settings(const strategy::Description& description) const {
+  strategy::Settings result(description.name, description.options);
+  for (const auto& [name, value] : options) result.set(name, value);
+  return result;
+}
+
+strategy::Roles RunConfig::roles(const strategy::Description& description) const {
+  return {.workers = workers, .servers = servers.value_or(description.needs_servers ? 1 : 0)};
+}
+
 optim::ScheduleOptions RunConfig::schedule_options() const {
   optim::ScheduleOptions options = schedule;
   options.epochs = static_cast<double>(std::max<std::uint64_t>(epochs, 1));
@@ -173,6 +212,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
   if (auto table = file.table("data")) {
     read(*table, "name", config.data);
     read(*table, "folder", config.data_folder);
+    read(*table, "partition", config.partition);
     table->reject_unknown_keys();
   }
   if (auto table = file.table("train")) {
@@ -184,6 +224,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
     }
     table->reject_unknown_keys();
   }
+  if (auto table = file.table("strategy")) read_strategy(*table, config);
   if (auto table = file.table("optimizer")) read_optimiser(*table, config);
   if (auto table = file.table("schedule")) read_schedule(*table, config.schedule);
   if (auto table = file.table("run")) read_run(*table, fabric_has_seed, config);
@@ -193,7 +234,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
 
 RunConfig read_run_config(const std::string& path) { return parse_run_config(read_file(path, "configuration file"), path); }
 
-void validate(const RunConfig& config) {
+void validate(const RunConfig& config, const strategy::Registry& registry) {
   for (const std::string* text : {&config.model, &config.data, &config.data_folder, &config.out}) {
     if (!is_utf8(*text)) throw UserError(fmt::format("'{}' is not UTF-8: names of models, data and folders must be", *text));
   }
@@ -201,13 +242,25 @@ void validate(const RunConfig& config) {
   if (config.data.empty()) throw UserError("the data set is ''; give a name such as fashion-mnist");
   constexpr std::uint64_t kMostEpochs = 1'000'000'000;
   if (config.epochs > kMostEpochs) throw UserError(fmt::format("epochs is {}, but it is at most {}", config.epochs, kMostEpochs));
-  if (config.fabric.sim.ranks != 1) {
-    throw UserError(
-        fmt::format("fabric.ranks is {}, but this version trains on one worker: leave it out, or set it to 1", config.fabric.sim.ranks));
+  const strategy::Description& description = registry.find(config.strategy_name());
+  constexpr int kMostRanks = 100'000;
+  if (config.workers < 1 || config.workers > kMostRanks) {
+    throw UserError(fmt::format("the number of workers is {}, but it is between 1 and {}", config.workers, kMostRanks));
   }
+  if (config.servers.value_or(0) < 0 || config.servers.value_or(0) > kMostRanks) {
+    throw UserError(fmt::format("the number of servers is {}, but it is between 0 and {}", *config.servers, kMostRanks));
+  }
+  const strategy::Roles roles = config.roles(description);
+  if (config.fabric.sim.ranks != 1 && config.fabric.sim.ranks != roles.ranks()) {
+    throw UserError(fmt::format("fabric.ranks is {}, but {} workers and {} servers are {} ranks: leave it out", config.fabric.sim.ranks,
+                                roles.workers, roles.servers, roles.ranks()));
+  }
+  strategy::check_use(description, config.settings(description), roles, config.codec, config.optimiser);
   constexpr std::uint64_t kLargestSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));
-  (void)make_fabric(config.fabric);
+  FabricConfig fabric = config.fabric;
+  fabric.sim.ranks = roles.ranks();
+  (void)make_fabric(fabric);
   const optim::Schedule schedule(config.schedule_options());
   check_optimiser(config.optimiser);
 }
@@ -220,6 +273,16 @@ std::string to_toml(const RunConfig& config) {
   writer.table("data");
   writer.put("name", config.data);
   writer.put("folder", config.data_folder);
+  writer.put("partition", config.partition);
+  writer.table("strategy");
+  writer.put("name", config.strategy_name());
+  writer.put("workers", config.workers);
+  if (config.servers) writer.put("servers", *config.servers);
+  writer.put("codec", config.codec);
+  if (!config.options.empty()) {
+    writer.table("strategy.options");
+    for (const auto& [name, value] : config.options) writer.put(name, value);
+  }
   writer.table("train");
   writer.put("epochs", config.epochs);
   writer.put("batch", config.schedule.batch);
@@ -282,6 +345,50 @@ void parse_batch_warmup(const std::string& text, std::string_view what, optim::S
         fmt::format("{} is '{}', but a batch has a whole number of samples, at least 1; it is given as {}", what, text, kValid));
   }
   schedule.batch_warmup_from = static_cast<std::size_t>(from);
+}
+
+void parse_setting(const std::string& text, std::string_view what, RunConfig& config) {
+  constexpr std::string_view kValid = "STRATEGY.OPTION=VALUE, as in easgd.rho=0.9";
+  const std::size_t equals = text.find('=');
+  const std::size_t dot = text.find('.');
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || equals == dot + 1 || equals + 1 == text.size()) {
+    throw UserError(fmt::format("{} is '{}', but it is given as {}", what, text, kValid));
+  }
+  const std::string strategy = text.substr(0, dot);
+  if (strategy != config.strategy_name()) {
+    throw UserError(fmt::format("{} is '{}', but the strategy of this run is {}: give --strategy {}, or options of {}.{}", what, text,
+                                config.strategy_name(), strategy, config.strategy_name(),
+                                nearest_name_hint(strategy, {config.strategy_name()})));
+  }
+  config.options[text.substr(dot + 1, equals - dot - 1)] = text.substr(equals + 1);
+}
+
+void parse_delay(const std::string& text, std::string_view what, RunConfig& config) {
+  constexpr std::string_view kValid = "all:TIME, one:TIME or gauss:TIME:DEVIATION, as in all:30ms or gauss:30ms:5ms";
+  const std::vector<std::string_view> parts = split(text, ':');
+  const auto refuse = [&](const std::string& why) { throw UserError(fmt::format("{} is '{}', but it is given as {}{}", what, text, kValid, why)); };
+  const std::size_t expected = parts[0] == "gauss" ? 3 : 2;
+  if ((parts[0] != "all" && parts[0] != "one" && parts[0] != "gauss") || parts.size() != expected) {
+    refuse(nearest_name_hint(parts[0], {"all", "one", "gauss"}).empty() ? "" : "." + nearest_name_hint(parts[0], {"all", "one", "gauss"}));
+  }
+  const Duration time = parse_duration(parts[1], what);
+  const auto add = [&](const std::string& ranks, const Distribution& distribution) {
+    config.fabric.sim.delays.push_back({.point = "step", .ranks = fabric::RankSet::parse(ranks, what), .time = distribution});
+  };
+  const std::string all = config.workers == 1 ? "0" : fmt::format("0-{}", config.workers - 1);
+  if (parts[0] == "gauss") return add(all, Distribution::gauss(time, parse_duration(parts[2], what)));
+  add(all, Distribution::constant(time));
+  if (parts[0] == "all") return;
+  if (config.workers < 2) refuse("; one: slows worker 1 down, so there must be at least two");
+  add("1", Distribution::constant(time));  // Delays add up: twice as long on worker 1.
+}
+
+void parse_speed(const std::string& text, std::string_view what, RunConfig& config) {
+  constexpr std::string_view kValid = "RANKS:FACTOR, as in 1:0.5 or 2-3:0.25";
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string::npos) throw UserError(fmt::format("{} is '{}', but it is given as {}", what, text, kValid));
+  config.fabric.sim.speeds.push_back({.ranks = fabric::RankSet::parse(std::string_view(text).substr(0, colon), what),
+                                      .factor = parse_number(std::string_view(text).substr(colon + 1), what, text, kValid)});
 }
 
 OnNan parse_on_nan(const std::string& text, std::string_view what) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +19,7 @@
 #include "starling/optim/optimiser.h"
 #include "starling/optim/schedule.h"
 #include "starling/run/fabric_config.h"
+#include "starling/strategy/registry.h"
 
 namespace starling::run {
 
@@ -32,6 +34,14 @@ struct RunConfig {
   std::string data = "fashion-mnist";
   std::string data_folder{};  // Where files are looked for first; "" for the usual places.
 
+  std::string partition = "shared";  // Which worker has which samples (data/partition.h).
+
+  std::string strategy{};                          // "" for sequential with one worker and sync with more.
+  std::map<std::string, std::string> options{};    // Of the strategy; those left out have their defaults.
+  int workers = 1;
+  std::optional<int> servers{};                    // Without a value: one where the strategy has servers, else none.
+  std::string codec = "fp32";
+
   std::uint64_t epochs = 3;
   OnNan on_nan = OnNan::stop;
   optim::OptimiserOptions optimiser{.name = "momentum"};
@@ -45,6 +55,10 @@ struct RunConfig {
   FabricConfig fabric{};                                    // With its seed, which is the run's.
 
   std::uint64_t seed() const { return fabric.sim.seed; }
+  const std::string& strategy_name() const;
+  // Throws UserError for an option that the strategy does not have or a value that does not fit.
+  strategy::Settings settings(const strategy::Description& description) const;
+  strategy::Roles roles(const strategy::Description& description) const;
   // The schedule's options with the number of epochs filled in.
   optim::ScheduleOptions schedule_options() const;
 };
@@ -57,7 +71,7 @@ RunConfig read_run_config(const std::string& path);
 RunConfig parse_run_config(const std::string& text, const std::string& origin);
 
 // Throws UserError if a value is out of range or a name does not exist, as far as this can be known without data and model.
-void validate(const RunConfig& config);
+void validate(const RunConfig& config, const strategy::Registry& registry = strategy::Registry::built_in());
 
 // All keys with their values, `out` left out: reading this repeats the run in another directory.
 std::string to_toml(const RunConfig& config);
@@ -72,6 +86,16 @@ void parse_schedule(const std::string& text, std::string_view what, optim::Sched
 
 // Reads "EPOCHS" or "EPOCHS:FROM" into the warm-up of the batch.
 void parse_batch_warmup(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule);
+
+// Reads "NAME.OPTION=VALUE" into the options. Throws UserError if NAME is not the strategy of the run.
+void parse_setting(const std::string& text, std::string_view what, RunConfig& config);
+
+// Reads "all:30ms", "one:30ms" (twice as long on worker 1) or "gauss:30ms:5ms" into delays that every worker meets between computing a gradient
+// and sending it.
+void parse_delay(const std::string& text, std::string_view what, RunConfig& config);
+
+// Reads "RANKS:FACTOR", as in "1:0.5" or "2-3:0.25", into a speed.
+void parse_speed(const std::string& text, std::string_view what, RunConfig& config);
 
 OnNan parse_on_nan(const std::string& text, std::string_view what);
 

@@ -91,6 +91,23 @@ std::optional<std::string> TomlTable::text(std::string_view key) {
   return value->as_string().str;
 }
 
+std::optional<std::string> TomlTable::scalar(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_integer()) return std::to_string(value->as_integer());
+  if (value->is_floating()) return fmt::format("{}", value->as_floating());
+  if (value->is_boolean()) return value->as_boolean() ? "true" : "false";
+  if (!value->is_string()) state_->wrong_type(key, *value, "a number, true or false, or a string in quotes");
+  return value->as_string().str;
+}
+
+std::vector<std::string> TomlTable::keys() const {
+  std::vector<std::string> result;
+  for (const auto& [key, value] : state_->value.as_table()) result.push_back(key);
+  std::sort(result.begin(), result.end());
+  return result;
+}
+
 std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
   const toml::value* value = state_->find(key);
   if (value == nullptr) return std::nullopt;

@@ -31,6 +31,10 @@ class TomlTable {
   std::optional<std::string> string(std::string_view key);
   // A string or an integer, as text: so that ranks = 3 and ranks = "0,3" both do.
   std::optional<std::string> text(std::string_view key);
+  // A string, a number or a boolean, as text: for values whose type is known elsewhere.
+  std::optional<std::string> scalar(std::string_view key);
+  // All keys there are, in the order of the alphabet.
+  std::vector<std::string> keys() const;
   // A list of numbers. Whole and broken ones may stand side by side.
   std::optional<std::vector<double>> numbers(std::string_view key);
   std::optional<TomlTable> table(std::string_view key);

@@ -4,90 +4,132 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <numeric>
+#include <cstring>
+#include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "starling/base/error.h"
 #include "starling/base/sha256.h"
+#include "starling/data/partition.h"
 
 namespace starling::run {
 namespace {
 
 using namespace std::chrono_literals;
+using fabric::Endpoint;
 
 constexpr Duration kReportInterval = 250ms;
-constexpr std::size_t kEvaluationBatch = 256;
-
-std::vector<std::uint32_t> all_indices(std::size_t count) {
-  std::vector<std::uint32_t> indices(count);
-  std::iota(indices.begin(), indices.end(), 0U);
-  return indices;
-}
-
-double norm(std::span<const float> values) {
-  double sum = 0;
-  for (const float value : values) sum += static_cast<double>(value) * static_cast<double>(value);
-  return std::sqrt(sum);
-}
 
 // Skipped batches in a row after which there is no hope.
 constexpr std::uint64_t kMostSkipped = 100;
 
 std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
 
+// "rank3/optimizer/momentum" is 3 and "optimizer/momentum"; the rank is -1 if it is none of these.
+std::pair<int, std::string> split_rank(const std::string& name, int ranks) {
+  constexpr std::string_view kRank = "rank";
+  const std::size_t slash = name.find('/');
+  int rank = -1;
+  if (!name.starts_with(kRank) || slash == std::string::npos) return {-1, ""};
+  const auto [end, error] = std::from_chars(name.data() + kRank.size(), name.data() + slash, rank);
+  if (error != std::errc() || end != name.data() + slash || rank < 0 || rank >= ranks) return {-1, ""};
+  return {rank, name.substr(slash + 1)};
+}
+
+// A rank that fails because another failed says who was the first.
+Status name_the_lost(Status status, const Endpoint& endpoint) {
+  if (status.ok()) return status;
+  for (const fabric::Departure& departure : endpoint.departures()) {
+    if (departure.state != fabric::PeerState::lost) continue;
+    Failure failure = status.failure();
+    failure.detail += fmt::format("{}rank {} was lost at {}", failure.detail.empty() ? "" : "; ", departure.rank, format_duration(departure.time));
+    return failure;
+  }
+  return status;
+}
+
 }  // namespace
 
-bool all_finite(std::span<const float> values) {
-  constexpr std::uint32_t kExponent = 0x7f800000;
-  std::uint32_t found = 0;  // Without a branch, so that the compiler makes vectors of it.
-  for (const float value : values) found |= static_cast<std::uint32_t>((std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent);
-  return found == 0;
-}
+// What others see of a worker while it runs.
+struct Trainer::Counters {
+  std::atomic<std::uint64_t> steps{0};
+  std::atomic<std::uint64_t> samples{0};
+  std::atomic<std::uint64_t> skipped{0};
+  std::atomic<double> epoch{0};
+  std::atomic<double> epoch_loss_sum{0};
+  std::atomic<std::uint64_t> epoch_samples{0};
+};
 
-std::string fingerprint(const data::Dataset& dataset) {
-  Sha256 hash;
-  const auto add = [&](const auto& values) { hash.add(std::as_bytes(std::span(values))); };
-  for (const data::Samples* samples : {&dataset.train, &dataset.test}) {
-    add(samples->labels);
-    add(samples->targets);
-    add(samples->standardisation);  // Mean and deviation change with almost any input.
+struct Trainer::Worker {
+  Worker(compute::Replica& its_replica, data::WorkerBatches its_batches)
+      : replica(its_replica), batches(std::move(its_batches)), model(replica.layout().parameter_count()) {}
+
+  std::span<float> parameters() { return replica.weights().first(model.size()); }
+  std::span<float> buffers() { return replica.weights().subspan(model.size()); }
+
+  // Runs `look` while the replica has other weights.
+  template <class Look>
+  void look_at(std::span<const float> weights, Look look) {
+    weights_aside.assign(replica.weights().begin(), replica.weights().end());
+    std::copy(weights.begin(), weights.end(), replica.weights().begin());
+    look();
+    std::copy(weights_aside.begin(), weights_aside.end(), replica.weights().begin());
   }
-  constexpr std::size_t kDigits = 16;
-  return fmt::format("{} samples, {} to test, sum {}", dataset.train.count, dataset.test.count, hash.hex_digest().substr(0, kDigits));
-}
 
-compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions) {
-  const std::vector<std::uint32_t> indices = all_indices(samples.count);
-  compute::Evaluation sum;
-  for (std::size_t first = 0; first < indices.size(); first += kEvaluationBatch) {
-    const std::size_t count = std::min(kEvaluationBatch, indices.size() - first);
-    const data::Batch batch{.samples = &samples, .indices = std::span(indices).subspan(first, count)};
-    sum += replica.evaluate(batch, predictions.empty() ? predictions : predictions.subspan(first, count));
-  }
-  return sum;
-}
+  compute::Replica& replica;
+  data::WorkerBatches batches;
+  WorkerState state{};
+  std::vector<float> model;            // What its strategy says the result is.
+  std::vector<float> buffers_before{};  // The batch, where it may have to be skipped.
+  std::vector<float> weights_aside{};  // While the replica evaluates the model.
+  compute::Evaluation evaluation{};    // Of its part of the test set.
+  double last_lr = 0;
+  std::size_t last_batch = 0;
+  bool lost = false;                   // As of the last meeting.
+  Counters counters{};
+};
 
-Trainer::Trainer(const RunConfig& config, compute::Replica& replica, const data::Dataset& dataset, TrainerOptions options)
+struct Trainer::Saved {
+  std::map<std::string, std::vector<float>> vectors;
+  std::map<std::string, std::uint64_t> numbers;
+};
+
+Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options)
     : config_(config),
-      replica_(replica),
       dataset_(dataset),
       options_(std::move(options)),
+      registry_(options_.registry != nullptr ? *options_.registry : strategy::Registry::built_in()),
+      description_(registry_.find(config.strategy_name())),
+      settings_(config.settings(description_)),
+      roles_(config.roles(description_)),
+      lockstep_(strategy::in_lockstep(description_, settings_)),
       schedule_(config.schedule_options()),
-      order_(all_indices(dataset.train.count), config.seed(), 0),
+      saved_(static_cast<std::size_t>(roles_.ranks())),
       config_text_(to_toml(config)),
-      data_text_(fingerprint(dataset)) {
-  validate(config);
-  if (config.on_nan == OnNan::skip) buffers_.resize(replica.layout().size() - replica.layout().parameter_count());
-  if (config.schedule.two_stage) {
-    auto both = std::make_unique<optim::TwoStage>(config.optimiser, replica.layout());
-    two_stage_ = both.get();
-    optimiser_ = std::move(both);
-  } else {
-    optimiser_ = optim::make_optimiser(config.optimiser, replica.layout());
+      data_text_(fingerprint(dataset)),
+      gate_(lockstep_) {
+  validate(config, registry_);
+  STARLING_CHECK(replicas.size() == static_cast<std::size_t>(roles_.workers),
+                 fmt::format("{} replicas for {} workers", replicas.size(), roles_.workers));
+  const params::Layout& layout = replicas[0]->layout();
+  if (static_cast<std::size_t>(roles_.servers) > layout.parameter_count()) {
+    throw UserError(fmt::format("there are {} servers for a model of {} parameters", roles_.servers, layout.parameter_count()));
   }
+  const std::vector<std::vector<std::uint32_t>> parts = data::partition(dataset.train, config.partition, roles_.workers, config.seed());
+  for (int worker = 0; worker < roles_.workers; ++worker) {
+    const auto index = static_cast<std::size_t>(worker);
+    workers_.push_back(std::make_unique<Worker>(*replicas[index], data::WorkerBatches(parts, config.partition, worker, config.seed())));
+    if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(layout.size() - layout.parameter_count());
+    // With a shared order nobody has samples of its own.
+    part_samples_.push_back(config.partition == "shared" ? 1 : parts[index].size());
+  }
+  model_.assign(replicas[0]->weights().begin(), replicas[0]->weights().end());
+  state_.workers.resize(workers_.size());
+  ledger_.emplace(roles_.ranks(), roles_.workers, strategy::place_ranks(description_.places, roles_));
   if (options_.directory != nullptr) store_.emplace(options_.directory->checkpoints_path());
 }
 
@@ -98,35 +140,55 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
   };
   if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
-  const std::string difference = params::difference(replica_.layout(), checkpoint.weights.layout);
+  const std::string difference = params::difference(workers_[0]->replica.layout(), checkpoint.weights.layout);
   if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
   if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
-  const std::vector<optim::Optimiser::State> states = optimiser_->state();
-  params::Layout expected;
-  for (const optim::Optimiser::State& state : states) expected.add(state.name, {static_cast<std::int64_t>(state.values.size())});
-  const std::string other_state = params::difference(expected, checkpoint.optimiser.layout);
-  if (!other_state.empty()) refuse(fmt::format("the state of its optimizer is another one: {}", other_state));
-
-  std::copy(checkpoint.weights.values.begin(), checkpoint.weights.values.end(), replica_.weights().begin());
-  auto from = checkpoint.optimiser.values.begin();
-  for (const optim::Optimiser::State& state : states) {
-    std::copy_n(from, state.values.size(), state.values.begin());
-    from += static_cast<std::ptrdiff_t>(state.values.size());
+  if (checkpoint.state.workers.size() != workers_.size()) {
+    refuse(fmt::format("it has {} workers, not {}", checkpoint.state.workers.size(), workers_.size()));
   }
-  optimiser_->set_steps(checkpoint.state.optimiser_steps);
-  order_.seek(checkpoint.state.position);
+
   state_ = checkpoint.state;
+  model_ = checkpoint.weights.values;
+  for (const auto& worker : workers_) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
+  const std::span<const float> values(checkpoint.vectors.values);
+  for (const params::Slice& slice : checkpoint.vectors.layout.slices()) {
+    const auto [rank, name] = split_rank(slice.name, roles_.ranks());
+    if (rank < 0) refuse(fmt::format("it has a vector '{}', which belongs to no rank", slice.name));
+    const std::span<const float> part = params::Layout::part(values, slice);
+    if (name != "weights") {
+      saved_[static_cast<std::size_t>(rank)].vectors[name].assign(part.begin(), part.end());
+    } else if (roles_.is_worker(rank) && part.size() == model_.size()) {
+      std::copy(part.begin(), part.end(), workers_[static_cast<std::size_t>(rank)]->replica.weights().begin());
+    } else {
+      refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), model_.size()));
+    }
+  }
+  for (const auto& [full_name, number] : state_.numbers) {
+    const auto [rank, name] = split_rank(full_name, roles_.ranks());
+    if (rank < 0) refuse(fmt::format("it has a number '{}', which belongs to no rank", full_name));
+    saved_[static_cast<std::size_t>(rank)].numbers[name] = number;
+  }
+  has_saved_ = !state_.ledger.empty();
+  if (has_saved_) ledger_->restore(state_.ledger);
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i]->state = state_.workers[i];
+    workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
+    publish(*workers_[i]);
+  }
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
-  earlier_epochs_ = epoch();
+  earlier_epochs_ = epochs_done();
   checkpointed_step_ = state_.position.number;
   result_.checkpoint = checkpoint.path;
   if (store_) store_->make_latest(checkpoint.name);
 }
 
-Status Trainer::run(fabric::Endpoint& endpoint) {
-  STARLING_CHECK(endpoint.size() == 1, std::string("a trainer is one worker"));
-  clock_ = last_report_ = last_checkpoint_ = endpoint.now();
+void Trainer::run() {
+  FabricConfig fabric_config = config_.fabric;
+  fabric_config.sim.ranks = roles_.ranks();
+  fabric_config.sim.start_time = state_.clock;
+  fabric_config.sim.start_number = state_.stretches;
+  begin_ = clock_ = last_report_ = last_checkpoint_ = last_seen_ = state_.clock;
   if (options_.directory != nullptr && !metrics_) {
     metrics_.emplace(options_.directory->metrics_path(), state_.metrics_bytes);
     if (metrics_->size() < state_.metrics_bytes && options_.observer != nullptr) {
@@ -135,205 +197,544 @@ Status Trainer::run(fabric::Endpoint& endpoint) {
     }
   }
   // The first checkpoint, so that there is one from the start, and a folder that cannot be written is known before any work is done.
-  bool going = write_checkpoint(endpoint);
-  while (going && order_.epoch() < config_.epochs) {
-    going = step(endpoint);
-    if (!going) break;
-    const bool epoch_ended = order_.position().sample == 0;
-    if (epoch_ended) end_epoch(endpoint);
-    const bool stop = options_.stop && options_.stop();
-    const bool last = order_.epoch() >= config_.epochs;
-    const bool due = config_.checkpoint_interval > Duration::zero() && endpoint.now() - last_checkpoint_ >= config_.checkpoint_interval;
-    const bool by_epoch = epoch_ended && config_.checkpoint_every > 0 && order_.epoch() % config_.checkpoint_every == 0;
-    if (stop || last || due || by_epoch) going = write_checkpoint(endpoint);
-    if (going && stop && !last) {
-      result_.ending = Ending::interrupted;
-      going = false;
-    }
-    report(endpoint);
+  gather_state();
+  if (!all_finite(model_)) diverge(state_.position.number, "a weight is not finite");
+  write_checkpoint(state_.clock);
+  over_ = std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return is_over(worker->batches.progress()); });
+  if (!over_ && !diverged_) {
+    report_ = make_fabric(fabric_config)->run([&](Endpoint& endpoint) {
+      return roles_.is_worker(endpoint.rank()) ? work(endpoint) : serve(endpoint);
+    });
+    if (!given_up_) judge(report_);
   }
-  count_time(endpoint);
   finish();
-  return {};
 }
 
-// False if the run is not to go on.
-bool Trainer::step(fabric::Endpoint& endpoint) {
-  const double position = epoch();
-  last_lr_ = schedule_.lr(position);
-  last_batch_ = schedule_.batch(position);
-  if (two_stage_ != nullptr) two_stage_->set_first_stage(schedule_.first_stage(position));
-  if (order_.position().sample == 0) state_.epoch_loss_sum = 0, state_.epoch_samples = 0;
-  data::Batch batch{.samples = &dataset_.train, .indices = order_.next(last_batch_)};
-  batch.number = order_.number();
-  state_.position = order_.position();
-  const bool recorded = metrics_ && config_.metrics_every > 0 && batch.number % config_.metrics_every == 0;
+// The body of a worker: stretch after stretch.
+Status Trainer::work(Endpoint& raw) {
+  fabric::MeteredEndpoint endpoint(raw);
+  collective::Meeting meeting(endpoint, patience());
+  Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
+  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
+  for (;;) {
+    const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
+    STARLING_TRY(name_the_lost(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())), endpoint));
+    Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
+    if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
+    if (!*to_the_meeting) return {};
+    STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
+    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
+    STARLING_TRY(meet(meeting, endpoint, &worker));
+    if (over_ || given_up_) return {};
+    STARLING_TRY(begin_next_stretch(endpoint));
+  }
+}
 
-  const auto buffers_begin = replica_.weights().end() - static_cast<std::ptrdiff_t>(buffers_.size());
-  std::copy(buffers_begin, replica_.weights().end(), buffers_.begin());
+Status Trainer::serve(Endpoint& raw) {
+  fabric::MeteredEndpoint endpoint(raw);
+  collective::Meeting meeting(endpoint, patience());
+  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
+  for (;;) {
+    const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
+    STARLING_TRY(strategy->start_serving());
+    STARLING_TRY(strategy->serve());
+    if (given_up_) return {};
+    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
+    STARLING_TRY(meet(meeting, endpoint, nullptr));
+    if (over_ || given_up_) return {};
+    STARLING_TRY(begin_next_stretch(endpoint));
+  }
+}
+
+Status Trainer::meet(collective::Meeting& meeting, Endpoint& endpoint, Worker* worker) {
+  STARLING_TRY(meeting.hold([&] { all_have_arrived(endpoint); }));
+  if (given_up_) return {};
+  if (worker != nullptr && evaluates_now_) evaluate_own_part(endpoint, *worker);
+  return meeting.hold([&] { conclude(endpoint); });
+}
+
+// The test set is cut into as many parts as there are workers left.
+void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
+  const auto there = [](const auto& one) { return !one->lost; };
+  const auto index = std::count_if(workers_.begin(), workers_.begin() + endpoint.rank(), there);
+  const auto parts = std::count_if(workers_.begin(), workers_.end(), there);
+  // Zero units: evaluating is looking at the run, which in the simulator takes no time.
+  endpoint.compute(0, [&] {
+    worker.look_at(model_, [&] { worker.evaluation = evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index)); });
+  });
+}
+
+Result<bool> Trainer::train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
+  while (!is_over(worker.batches.progress()) && gate_.may_begin(worker.batches.progress().number + 1)) {
+    if (given_up_) return false;
+    Result<bool> going = step(endpoint, strategy, worker);
+    if (!going) return going.failure();
+    if (!*going) return false;
+    const data::BatchOrder::Position& position = worker.batches.progress();
+    look_around(endpoint);
+    if (given_up_) return false;
+    if (position.sample != 0) continue;
+    if (stretch_ends_at(position.epoch)) break;
+    if (collective::is_first_alive(endpoint)) STARLING_TRY(end_epoch_on_the_side(endpoint, strategy, worker));
+  }
+  return true;
+}
+
+// One gradient and its exchange. False if the run is not to go on.
+Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
+  ledger::Account& account = ledger_->account(endpoint.rank());
+  compute::Replica& replica = worker.replica;
+  const double position = worker.batches.epoch();
+  const std::uint64_t number = worker.batches.progress().number + 1;
+  worker.last_lr = schedule_.lr(position);
+  worker.last_batch = schedule_.batch(position);
+  if (worker.batches.progress().sample == 0) {
+    worker.state.epoch_loss_sum = 0;
+    worker.state.epoch_samples = 0;
+  }
+  const data::WorkerBatches::Draw draw = worker.batches.next(worker.last_batch, strategy.takes_part(number));
+  const data::Batch batch{.samples = &dataset_.train, .indices = draw.indices, .number = number};
+  const bool recorded = metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
+
+  const Time begin = endpoint.now();
+  std::copy_n(worker.buffers().begin(), worker.buffers_before.size(), worker.buffers_before.begin());
   double loss = 0;
   std::optional<double> gradient_norm;
-  bool gradient_is_finite = true;
-  endpoint.compute(static_cast<double>(batch.size()), [&] {
-    loss = replica_.compute_gradient(batch);
-    gradient_is_finite = all_finite(replica_.gradient());
-    if (!std::isfinite(loss) || !gradient_is_finite) return;
-    if (recorded) gradient_norm = norm(replica_.gradient());
-    optimiser_->step(replica_.weights(), replica_.gradient(), last_lr_);
-  });
-  endpoint.pass("step");
-
-  if (!std::isfinite(loss) || !gradient_is_finite) {
-    return skip(std::isfinite(loss) ? "the gradient is not finite"
-                                    : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss));
+  bool usable = true;
+  if (batch.size() > 0) {
+    endpoint.compute(static_cast<double>(batch.size()), [&] {
+      loss = replica.compute_gradient(batch);
+      usable = std::isfinite(loss) && all_finite(replica.gradient());
+      if (usable && recorded) gradient_norm = norm(replica.gradient());
+    });
+    account.count_step();
   }
-  state_.skipped_in_a_row = 0;
-  state_.samples += batch.size();
-  state_.epoch_samples += batch.size();
-  state_.epoch_loss_sum += loss * static_cast<double>(batch.size());
-  if (recorded) {
-    count_time(endpoint);
-    MetricsRecord record = make_record("step");
+  endpoint.pass("step");
+  worker.state.progress = worker.batches.progress();
+  worker.state.order = worker.batches.order();
+  if (!usable && !skip(worker, std::isfinite(loss) ? "the gradient is not finite"
+                                                   : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss))) {
+    return false;
+  }
+  if (!usable || batch.size() == 0) std::fill(replica.gradient().begin(), replica.gradient().end(), 0.0F);
+
+  const Time computed = endpoint.now();
+  const Duration waited_before = endpoint.waited();
+  STARLING_TRY(strategy.exchange({.weights = worker.parameters(),
+                                  .gradient = replica.gradient(),
+                                  .number = number,
+                                  .epoch = position,
+                                  .lr = worker.last_lr,
+                                  .first_stage = schedule_.first_stage(position),
+                                  .samples = batch.size(),
+                                  .share = draw.share,
+                                  .finite = usable}));
+  const Duration waited = endpoint.waited() - waited_before;
+  account.time().compute += computed - begin;
+  account.time().waiting += waited;
+  account.time().communication += endpoint.now() - computed - waited;
+
+  if (usable && batch.size() > 0) {
+    worker.state.skipped_in_a_row = 0;
+    worker.state.samples += batch.size();
+    worker.state.epoch_samples += batch.size();
+    worker.state.epoch_loss_sum += loss * static_cast<double>(batch.size());
+  }
+  publish(worker);
+  if (recorded && usable && batch.size() > 0) {
+    MetricsRecord record = make_record("step", endpoint, worker);
     record.loss = loss;
     record.gradient_norm = gradient_norm;
+    const std::lock_guard lock(mutex_);
     metrics_->append(record);
   }
   return true;
 }
 
 // After a batch that gave no usable gradient. False if the run is not to go on.
-bool Trainer::skip(const std::string& what) {
+bool Trainer::skip(Worker& worker, const std::string& what) {
+  const std::uint64_t number = worker.state.progress.number;
   if (config_.on_nan == OnNan::stop) {
-    diverge(what);
+    diverge(number, what);
     return false;
   }
-  ++state_.skipped;
-  ++state_.skipped_in_a_row;
-  std::copy(buffers_.begin(), buffers_.end(), replica_.weights().end() - static_cast<std::ptrdiff_t>(buffers_.size()));
-  const bool epoch_lost = order_.position().sample == 0 && state_.epoch_samples == 0;
-  if (state_.skipped_in_a_row < kMostSkipped && !epoch_lost) return true;
-  diverge(fmt::format("{}, and {} batches in a row were skipped", what, state_.skipped_in_a_row));
+  ++worker.state.skipped;
+  ++worker.state.skipped_in_a_row;
+  std::copy(worker.buffers_before.begin(), worker.buffers_before.end(), worker.buffers().begin());
+  const bool epoch_lost = worker.state.progress.sample == 0 && worker.state.epoch_samples == 0;
+  if (worker.state.skipped_in_a_row < kMostSkipped && !epoch_lost) return true;
+  diverge(number, fmt::format("{}, and {} batches in a row were skipped", what, worker.state.skipped_in_a_row));
   return false;
 }
 
-void Trainer::end_epoch(fabric::Endpoint& endpoint) {
-  count_time(endpoint);
+// After every step: is somebody waiting for the end, is a checkpoint due, has nobody heard from the run for a while?
+void Trainer::look_around(Endpoint& endpoint) {
+  const Time now = endpoint.now();
+  const std::lock_guard lock(mutex_);
+  last_seen_ = std::max(last_seen_, now);
+  if (!interrupted_ && options_.stop && options_.stop()) {
+    interrupted_ = true;
+    // Halting workers that do not wait for each other changes their course. In the simulator a run must not depend on when it was interrupted,
+    // so it goes back to the last checkpoint instead.
+    if (config_.fabric.name == "sim" && !lockstep_) {
+      given_up_ = true;
+    } else {
+      gate_.halt();
+    }
+  }
+  if (config_.checkpoint_interval > Duration::zero() && now - last_checkpoint_ >= config_.checkpoint_interval) gate_.halt();
+  if (options_.observer != nullptr && now - last_report_ >= kReportInterval) {
+    last_report_ = now;
+    options_.observer->progressed(progress(now));
+  }
+}
+
+// The end of an epoch at which nobody meets: this worker looks at the model as far as it knows it.
+Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
+  const std::uint64_t epoch = worker.batches.progress().epoch;
+  std::optional<compute::Evaluation> evaluation;
+  if (evaluation_is_due(epoch)) {
+    STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
+    std::vector<float> weights(worker.replica.weights().begin(), worker.replica.weights().end());
+    std::copy(worker.model.begin(), worker.model.end(), weights.begin());
+    endpoint.compute(0, [&] { worker.look_at(weights, [&] { evaluation = evaluate(worker.replica, dataset_.test, {}); }); });
+  }
+  const std::lock_guard lock(mutex_);
+  end_epoch(endpoint, worker, evaluation);
+  return {};
+}
+
+void Trainer::publish(Worker& worker) {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  Counters& counters = worker.counters;
+  counters.steps.store(worker.batches.progress().number, kRelaxed);
+  counters.samples.store(worker.state.samples, kRelaxed);
+  counters.skipped.store(worker.state.skipped, kRelaxed);
+  counters.epoch.store(worker.batches.epoch(), kRelaxed);
+  counters.epoch_loss_sum.store(worker.state.epoch_loss_sum, kRelaxed);
+  counters.epoch_samples.store(worker.state.epoch_samples, kRelaxed);
+}
+
+// At the meeting: everything is drained, and nobody computes.
+void Trainer::all_have_arrived(Endpoint& endpoint) {
+  std::vector<int> lost;
+  bool at_epoch_end = true;
+  std::optional<std::uint64_t> epoch;
+  Worker* first = nullptr;
+  for (int rank = 0; rank < roles_.workers; ++rank) {
+    Worker& worker = *workers_[static_cast<std::size_t>(rank)];
+    worker.lost = endpoint.peer(rank) != fabric::PeerState::alive;
+    worker.evaluation = {};
+    if (worker.lost) {
+      lost.push_back(rank);
+      continue;
+    }
+    if (first == nullptr) first = &worker;
+    const data::BatchOrder::Position& position = worker.batches.progress();
+    at_epoch_end = at_epoch_end && position.sample == 0 && position.epoch == epoch.value_or(position.epoch);
+    epoch = position.epoch;
+  }
+  if (!lost.empty()) ledger_->write_off(lost);
+  state_.seconds = seconds_at(endpoint.now());
+  clock_ = endpoint.now();
+  epoch_ends_now_ = at_epoch_end && epoch != recorded_epoch_;
+  evaluates_now_ = epoch_ends_now_ && evaluation_is_due(*epoch);
+  if (first != nullptr) assemble_model(*first);
+  if (!all_finite(model_)) diverge(furthest().number, "a weight is not finite");
+}
+
+// The parameters are what the strategy says; buffers, which no strategy moves, are the mean over the workers.
+void Trainer::assemble_model(Worker& first) {
+  std::copy(first.model.begin(), first.model.end(), model_.begin());
+  const std::span<float> buffers = std::span(model_).subspan(first.model.size());
+  std::vector<double> sums(buffers.size());
+  double count = 0;
+  for (const auto& worker : workers_) {
+    if (worker->lost) continue;
+    count += 1;
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(worker->buffers()[i]);
+  }
+  for (std::size_t i = 0; i < sums.size(); ++i) buffers[i] = static_cast<float>(sums[i] / count);
+}
+
+void Trainer::conclude(Endpoint& endpoint) {
+  const std::lock_guard lock(mutex_);
+  Worker* first = nullptr;
+  compute::Evaluation evaluation;
+  over_ = true;
+  for (const auto& worker : workers_) {
+    if (worker->lost) continue;
+    if (first == nullptr) first = worker.get();
+    evaluation += worker->evaluation;
+    over_ = over_ && is_over(worker->batches.progress());
+  }
+  if (first != nullptr && epoch_ends_now_) {
+    end_epoch(endpoint, *first, evaluates_now_ ? std::optional(evaluation) : std::nullopt);
+  }
+  if (interrupted_ && !over_) {
+    result_.ending = Ending::interrupted;
+    over_ = true;
+  }
+  ++state_.stretches;
+  has_saved_ = true;
+  gather_state();
+  state_.clock = endpoint.now();
+  write_checkpoint(endpoint.now());
+  gate_.open();
+  clock_ = last_checkpoint_ = last_seen_ = endpoint.now();
+}
+
+Status Trainer::begin_next_stretch(Endpoint& endpoint) {
+  STARLING_TRY(endpoint.realign(state_.stretches));
+  if (!collective::is_first_alive(endpoint)) return {};
+  const std::lock_guard lock(mutex_);
+  clock_ = last_checkpoint_ = endpoint.now();
+  return {};
+}
+
+// With the mutex held.
+void Trainer::end_epoch(Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation) {
+  recorded_epoch_ = worker.batches.progress().epoch;
   state_.train_loss = running_loss();
-  const bool last = order_.epoch() >= config_.epochs;
-  const bool due = last || (config_.evaluate_every > 0 && order_.epoch() % config_.evaluate_every == 0);
-  if (due && dataset_.test.count > 0) {
-    // Zero units: evaluating is looking at the run, which in the simulator takes no time.
-    compute::Evaluation evaluation;
-    endpoint.compute(0, [&] { evaluation = evaluate(replica_, dataset_.test, {}); });
-    const auto count = static_cast<double>(evaluation.samples);
-    state_.test_loss = finite(evaluation.loss_sum / count);
+  if (evaluation) {
+    const auto count = static_cast<double>(evaluation->samples);
+    state_.test_loss = finite(evaluation->loss_sum / count);
     if (dataset_.test.has_labels()) {
-      state_.test_accuracy = static_cast<double>(evaluation.correct) / count;
+      state_.test_accuracy = static_cast<double>(evaluation->correct) / count;
       state_.best_test_accuracy = std::max(state_.best_test_accuracy.value_or(0), *state_.test_accuracy);
     }
   }
-  clock_ = endpoint.now();
   if (metrics_) {
-    MetricsRecord record = make_record("epoch");
-    if (due) record.test_loss = state_.test_loss;
-    if (due) record.test_accuracy = state_.test_accuracy;
+    MetricsRecord record = make_record("epoch", endpoint, worker);
+    if (evaluation) record.test_loss = state_.test_loss;
+    if (evaluation) record.test_accuracy = state_.test_accuracy;
     metrics_->append(record);
   }
-  if (options_.observer != nullptr) options_.observer->epoch_ended(progress());
+  if (options_.observer != nullptr) options_.observer->epoch_ended(progress(endpoint.now()));
 }
 
-// False if there is no good state to write.
-bool Trainer::write_checkpoint(fabric::Endpoint& endpoint) {
-  if (!store_ || checkpointed_step_ == state_.position.number) return true;
-  count_time(endpoint);
-  if (!all_finite(replica_.weights())) {
-    diverge("a weight is not finite");
-    return false;
+data::BatchOrder::Position Trainer::furthest() const {
+  data::BatchOrder::Position result;
+  for (const auto& worker : workers_) {
+    const data::BatchOrder::Position& position = worker->batches.progress();
+    if (std::pair(position.epoch, position.sample) > std::pair(result.epoch, result.sample)) {
+      result.epoch = position.epoch;
+      result.sample = position.sample;
+    }
+    result.number = std::max(result.number, position.number);
   }
+  return result;
+}
+
+// Everything a checkpoint holds besides vectors.
+void Trainer::gather_state() {
+  state_.position = furthest();
+  state_.samples = state_.skipped = 0;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    state_.workers[i] = workers_[i]->state;
+    state_.samples += workers_[i]->state.samples;
+    state_.skipped += workers_[i]->state.skipped;
+  }
+  state_.numbers.clear();
+  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
+    for (const auto& [name, number] : saved_[rank].numbers) state_.numbers[fmt::format("rank{}/{}", rank, name)] = number;
+  }
+  if (has_saved_) state_.ledger = ledger_->save();
+}
+
+void Trainer::write_checkpoint(Time now) {
+  if (!store_ || given_up_ || checkpointed_step_ == state_.position.number) return;
   metrics_->sync();
   state_.metrics_bytes = metrics_->size();
-  state_.optimiser_steps = optimiser_->steps();
-  state_.total_seconds = earlier_total_seconds_ + to_seconds(endpoint.now());
-  const std::string name = store_->write({.state = state_,
-                                          .config = config_text_,
-                                          .model = replica_.describe(),
-                                          .data = data_text_,
-                                          .layout = replica_.layout(),
-                                          .weights = replica_.weights(),
-                                          .optimiser = optimiser_->state()});
+  state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
+  CheckpointContents contents{.state = state_,
+                              .config = config_text_,
+                              .model = workers_[0]->replica.describe(),
+                              .data = data_text_,
+                              .layout = workers_[0]->replica.layout(),
+                              .weights = model_};
+  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
+    if (rank < workers_.size()) {
+      const std::span<const float> weights = workers_[rank]->replica.weights();
+      if (std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
+        contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
+      }
+    }
+    for (const auto& [name, values] : saved_[rank].vectors) contents.vectors.push_back({fmt::format("rank{}/{}", rank, name), values});
+  }
+  const std::string name = store_->write(contents);
   checkpointed_step_ = state_.position.number;
   result_.checkpoint = fmt::format("{}/{}", options_.directory->checkpoints_path(), name);
   if (options_.observer != nullptr) options_.observer->checkpoint_written(result_.checkpoint);
-  clock_ = last_checkpoint_ = endpoint.now();
-  return true;
 }
 
-void Trainer::diverge(const std::string& what) {
+void Trainer::diverge(std::uint64_t step, const std::string& what) {
+  const std::lock_guard lock(mutex_);
+  if (diverged_) return;
+  diverged_ = true;
   result_.ending = Ending::diverged;
-  result_.reason = fmt::format("at step {} {}", state_.position.number, what);
+  result_.reason = fmt::format("at step {} {}", step, what);
+  given_up_ = true;
 }
 
-void Trainer::report(fabric::Endpoint& endpoint) {
-  if (options_.observer == nullptr) return;
-  const Time now = endpoint.now();
-  if (now - last_report_ < kReportInterval) return;
-  last_report_ = now;
-  count_time(endpoint);
-  options_.observer->progressed(progress());
+// What the ranks have to say, where the run was not given up.
+void Trainer::judge(const fabric::RunReport& report) {
+  if (report.ok()) return;
+  report.rethrow();
+  const bool failed = std::any_of(report.outcomes.begin(), report.outcomes.end(),
+                                  [](const auto& outcome) { return outcome.kind == fabric::RankOutcome::Kind::failed; });
+  if (failed || !over_ || !description_.survives_lost_worker) throw std::runtime_error(report.summary());
+  for (const fabric::RankOutcome& outcome : report.outcomes) {
+    if (outcome.kind == fabric::RankOutcome::Kind::finished) continue;
+    result_.lost.push_back(outcome.rank);
+    if (options_.observer != nullptr) {
+      options_.observer->noted(fmt::format("rank {} was lost ({}); the others finished without it", outcome.rank, outcome.message));
+    }
+  }
 }
 
 void Trainer::finish() {
+  if (given_up_ && !diverged_) {
+    result_.ending = Ending::interrupted;
+    result_.back_to_checkpoint = true;
+  }
+  if (given_up_) {
+    state_.seconds = seconds_at(last_seen_);
+    gather_state();
+  }
+  state_.total_seconds = earlier_total_seconds_ + to_seconds(last_seen_ - begin_);
   result_.state = state_;
-  result_.epochs = epoch();
-  result_.train_loss = order_.position().sample == 0 ? state_.train_loss : running_loss();
-  result_.weights_sha256 = sha256_hex(std::as_bytes(replica_.weights()));
+  result_.epochs = epochs_done();
+  result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
+  result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
+  result_.balance = ledger_->close(result_.lost);
 }
 
-MetricsRecord Trainer::make_record(const char* kind) const {
-  return {.kind = kind,
-          .step = state_.position.number,
-          .epoch = epoch(),
-          .samples = state_.samples,
-          .seconds = state_.seconds,
-          .samples_per_second = progress().samples_per_second,
-          .lr = last_lr_,
-          .batch = last_batch_,
-          .train_loss = running_loss()};
+std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
+  const int rank = endpoint.rank();
+  std::unique_ptr<strategy::Strategy> made = description_.make({.endpoint = endpoint,
+                                                                .roles = roles_,
+                                                                .layout = workers_[0]->replica.layout(),
+                                                                .settings = settings_,
+                                                                .account = ledger_->account(rank),
+                                                                .optimiser = config_.optimiser,
+                                                                .two_stage = config_.schedule.two_stage,
+                                                                .codec = config_.codec,
+                                                                .part_samples = part_samples_,
+                                                                .seed = config_.seed(),
+                                                                .patience = patience(),
+                                                                .skips_not_finite = config_.on_nan == OnNan::skip});
+  if (has_saved_) load(*made, saved_[static_cast<std::size_t>(rank)]);
+  return made;
 }
 
-void Trainer::count_time(fabric::Endpoint& endpoint) {
-  const Time now = endpoint.now();
-  state_.seconds += to_seconds(now - clock_);
-  state_.total_seconds = earlier_total_seconds_ + to_seconds(now);
-  clock_ = now;
+void Trainer::save(strategy::Strategy& strategy, Saved& saved) {
+  params::StateList list;
+  strategy.list_state(list);
+  saved = {};
+  for (const params::StateList::Vector& vector : list.vectors()) saved.vectors[vector.name].assign(vector.values.begin(), vector.values.end());
+  for (const params::StateList::Number& number : list.numbers()) saved.numbers[number.name] = *number.value;
 }
 
-double Trainer::epoch() const {
-  const data::BatchOrder::Position& position = order_.position();
-  return static_cast<double>(position.epoch) + static_cast<double>(position.sample) / static_cast<double>(order_.samples_per_epoch());
+void Trainer::load(strategy::Strategy& strategy, const Saved& saved) const {
+  params::StateList list;
+  strategy.list_state(list);
+  const auto refuse = [&](const std::string& reason) {
+    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", result_.checkpoint, reason));
+  };
+  if (list.vectors().size() != saved.vectors.size() || list.numbers().size() != saved.numbers.size()) {
+    refuse(fmt::format("it has {} vectors and {} numbers of state for a rank, but there should be {} and {}", saved.vectors.size(),
+                       saved.numbers.size(), list.vectors().size(), list.numbers().size()));
+  }
+  for (const params::StateList::Vector& vector : list.vectors()) {
+    const auto found = saved.vectors.find(vector.name);
+    if (found == saved.vectors.end()) refuse(fmt::format("it has no vector '{}'", vector.name));
+    if (found->second.size() != vector.values.size()) {
+      refuse(fmt::format("its '{}' has {} floats instead of {}", vector.name, found->second.size(), vector.values.size()));
+    }
+    std::copy(found->second.begin(), found->second.end(), vector.values.begin());
+  }
+  for (const params::StateList::Number& number : list.numbers()) {
+    const auto found = saved.numbers.find(number.name);
+    if (found == saved.numbers.end()) refuse(fmt::format("it has no number '{}'", number.name));
+    *number.value = found->second;
+  }
 }
 
-Progress Trainer::progress() const {
-  const double seconds = state_.seconds - earlier_seconds_;
-  const double per_epoch = static_cast<double>(order_.samples_per_epoch());
-  const double rate = seconds > 0 ? (epoch() - earlier_epochs_) * per_epoch / seconds : 0;
-  const double left = (static_cast<double>(config_.epochs) - epoch()) * per_epoch;
-  return {.step = state_.position.number,
-          .epoch = epoch(),
-          .epochs = config_.epochs,
-          .samples = state_.samples,
-          .skipped = state_.skipped,
-          .samples_per_second = rate,
-          .seconds = state_.total_seconds - earlier_total_seconds_,
-          .seconds_left = rate > 0 ? std::max(0.0, left / rate) : 0,
-          .train_loss = running_loss(),
-          .test_loss = state_.test_loss,
-          .test_accuracy = state_.test_accuracy};
+bool Trainer::stretch_ends_at(std::uint64_t epoch) const {
+  return epoch >= config_.epochs || (config_.checkpoint_every > 0 && epoch % config_.checkpoint_every == 0);
+}
+
+bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
+  if (dataset_.test.count == 0) return false;
+  return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
+}
+
+MetricsRecord Trainer::make_record(const char* kind, Endpoint& endpoint, const Worker& worker) const {
+  const Progress now = progress(endpoint.now());
+  MetricsRecord record;
+  record.kind = kind;
+  record.step = worker.batches.progress().number;
+  record.epoch = worker.batches.epoch();
+  record.samples = now.samples;
+  record.seconds = seconds_at(endpoint.now());
+  record.samples_per_second = now.samples_per_second;
+  record.lr = worker.last_lr;
+  record.batch = worker.last_batch;
+  record.train_loss = now.train_loss;
+  return record;
+}
+
+double Trainer::seconds_at(Time now) const { return state_.seconds + to_seconds(now - clock_); }
+
+double Trainer::epochs_done() const {
+  double sum = 0;
+  for (const auto& worker : workers_) sum += worker->counters.epoch.load(std::memory_order_relaxed);
+  return sum / static_cast<double>(workers_.size());
+}
+
+Progress Trainer::progress(Time now) const {
+  constexpr auto kRelaxed = std::memory_order_relaxed;
+  Progress result;
+  for (const auto& worker : workers_) {
+    result.step = std::max(result.step, worker->counters.steps.load(kRelaxed));
+    result.samples += worker->counters.samples.load(kRelaxed);
+    result.skipped += worker->counters.skipped.load(kRelaxed);
+  }
+  const double seconds = seconds_at(now) - earlier_seconds_;
+  double per_epoch = 0;
+  for (const auto& worker : workers_) per_epoch += static_cast<double>(worker->batches.samples_per_epoch());
+  result.epoch = epochs_done();
+  result.epochs = config_.epochs;
+  result.samples_per_second = seconds > 0 ? (result.epoch - earlier_epochs_) * per_epoch / seconds : 0;
+  result.seconds = to_seconds(now - begin_);
+  const double left = (static_cast<double>(config_.epochs) - result.epoch) * per_epoch;
+  result.seconds_left = result.samples_per_second > 0 ? std::max(0.0, left / result.samples_per_second) : 0;
+  result.train_loss = running_loss();
+  result.test_loss = state_.test_loss;
+  result.test_accuracy = state_.test_accuracy;
+  return result;
 }
 
 std::optional<double> Trainer::running_loss() const {
-  if (state_.epoch_samples == 0) return std::nullopt;
-  return state_.epoch_loss_sum / static_cast<double>(state_.epoch_samples);
+  double sum = 0;
+  std::uint64_t samples = 0;
+  for (const auto& worker : workers_) {
+    sum += worker->counters.epoch_loss_sum.load(std::memory_order_relaxed);
+    samples += worker->counters.epoch_samples.load(std::memory_order_relaxed);
+  }
+  if (samples == 0) return std::nullopt;
+  return sum / static_cast<double>(samples);
+}
+
+fabric::Patience Trainer::patience() {
+  return {.slice = config_.fabric.sim.timeout, .progress = [this] {
+            std::uint64_t steps = 0;
+            for (const auto& worker : workers_) steps += worker->counters.steps.load(std::memory_order_relaxed);
+            return steps;
+          }};
 }
 
 }  // namespace starling::run

@@ -1,41 +1,49 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on one worker, as the body of a rank: it asks its endpoint for the time and for computing, and so runs on threads and in the
-// simulator alike.
+// Training with a strategy on the ranks of a fabric, all of which live in this process.
 //
-//   Trainer trainer(config, *replica, dataset, {.directory = &directory, .observer = &observer, .stop = [] { return interrupted; }});
+//   Trainer trainer(config, replicas, dataset, {.directory = &directory, .observer = &observer, .stop = [] { return interrupted; }});
 //   if (checkpoint) trainer.restore(*checkpoint);
-//   make_fabric(config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); }).rethrow();
+//   trainer.run();
 //   trainer.result();
 //
-// The weights after a run are a function of configuration, data and seed. Stopping it at any step and going on from the checkpoint does not
-// change a bit of them, and of the metrics only the times.
+// A run is made of stretches. In a stretch workers compute and exchange; at its end they drain everything that is under way, meet, look at the
+// model, write a checkpoint, and begin the next stretch from what the checkpoint holds, exactly as a new process would. So going on is the
+// same as resuming: in the simulator a run that was stopped and resumed is, bit for bit, one that never was. Stretches end at epochs
+// (RunConfig::checkpoint_every), after some time (checkpoint_interval), and when the run is interrupted.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "starling/collective/meeting.h"
 #include "starling/compute/replica.h"
-#include "starling/data/batches.h"
 #include "starling/data/dataset.h"
-#include "starling/fabric/endpoint.h"
+#include "starling/data/worker_batches.h"
+#include "starling/fabric/fabric.h"
+#include "starling/fabric/metered_endpoint.h"
+#include "starling/ledger/ledger.h"
 #include "starling/optim/schedule.h"
-#include "starling/optim/two_stage.h"
 #include "starling/run/checkpoint.h"
+#include "starling/run/evaluation.h"
 #include "starling/run/metrics.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
+#include "starling/run/step_gate.h"
+#include "starling/strategy/registry.h"
 
 namespace starling::run {
 
-// Where a run stands, for people to see.
+// Where a run stands, for people to see; over all workers.
 struct Progress {
-  std::uint64_t step = 0;
-  double epoch = 0;  // As a fraction.
+  std::uint64_t step = 0;  // The most that a worker has taken.
+  double epoch = 0;        // As a fraction; the mean over the workers.
   std::uint64_t epochs = 0;
   std::uint64_t samples = 0;
   std::uint64_t skipped = 0;      // Batches.
@@ -47,7 +55,7 @@ struct Progress {
   std::optional<double> test_accuracy{};
 };
 
-// Hears of the course of a run, on the thread of its rank. Must not throw.
+// Hears of the course of a run, on the thread of one rank or another, never on two at once. Must not throw.
 class TrainObserver {
  public:
   virtual ~TrainObserver() = default;
@@ -66,79 +74,126 @@ struct TrainResult {
   double epochs = 0;                   // Done, as a fraction.
   std::optional<double> train_loss{};  // Of the last epoch, complete or not.
   std::string weights_sha256{};
-  std::string checkpoint{};  // The path of the last one written or read; empty without a run directory.
+  std::string checkpoint{};    // The path of the last one written or read; empty without a run directory.
+  ledger::Balance balance{};   // The books of the whole run, what was done before it was resumed included.
+  bool back_to_checkpoint = false;  // Interrupted where no checkpoint could be written: what came after the last is to be done again.
+  std::vector<int> lost{};     // Workers that were lost, where the others finished without them.
 };
 
 // What a trainer works with, besides model and data. All of it is optional, and outlives the trainer.
 struct TrainerOptions {
   RunDirectory* directory = nullptr;  // Without one nothing is written.
   TrainObserver* observer = nullptr;
-  std::function<bool()> stop{};  // Asked after every step; true ends the run with a checkpoint.
+  std::function<bool()> stop{};  // Asked after every step, by one worker at a time; true ends the run with a checkpoint.
+  const strategy::Registry* registry = nullptr;  // Without one, the built-in strategies.
 };
 
 // Not thread-safe.
 class Trainer {
  public:
-  // The replica has the first weights of the run. Throws UserError if configuration and model do not fit.
-  Trainer(const RunConfig& config, compute::Replica& replica, const data::Dataset& dataset, TrainerOptions options);
+  // One replica per worker, all with the first weights of the run. Throws UserError if configuration, model, strategy and data do not fit.
+  Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options);
   ~Trainer();
 
   // Goes on from a checkpoint. Throws UserError if it is of another model, other data, or another configuration.
   void restore(const Checkpoint& checkpoint);
 
-  // The body of the rank: trains to the end of the configured epochs, or until stopped or diverged. Throws UserError if a file cannot be
-  // written. Precondition: a fabric of one rank.
-  Status run(fabric::Endpoint& endpoint);
+  // Trains to the end of the configured epochs, or until stopped or diverged. Throws UserError if a file cannot be written, and
+  // std::runtime_error, with what each rank has to say, if a rank failed.
+  void run();
 
   const TrainResult& result() const { return result_; }
+  // The result's weights, buffers included.
+  std::span<const float> model() const { return model_; }
 
  private:
-  bool step(fabric::Endpoint& endpoint);
-  bool skip(const std::string& what);
-  void end_epoch(fabric::Endpoint& endpoint);
-  bool write_checkpoint(fabric::Endpoint& endpoint);
-  void diverge(const std::string& what);
-  void report(fabric::Endpoint& endpoint);
+  struct Worker;
+  struct Counters;
+  struct Saved;
+
+  // The bodies of the ranks.
+  Status work(fabric::Endpoint& raw);
+  Status serve(fabric::Endpoint& raw);
+
+  // One stretch of one worker: true if it ended so that all meet, false if the run is given up.
+  Result<bool> train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
+  Result<bool> step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
+  bool skip(Worker& worker, const std::string& what);
+  void look_around(fabric::Endpoint& endpoint);
+  Status end_epoch_on_the_side(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
+  static void publish(Worker& worker);
+
+  Status meet(collective::Meeting& meeting, fabric::Endpoint& endpoint, Worker* worker);
+  void evaluate_own_part(fabric::Endpoint& endpoint, Worker& worker);
+  Status begin_next_stretch(fabric::Endpoint& endpoint);
+
+  // By one rank, while the others wait.
+  void all_have_arrived(fabric::Endpoint& endpoint);
+  void assemble_model(Worker& first);
+  void conclude(fabric::Endpoint& endpoint);
+  void end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation);
+  void gather_state();
+  void write_checkpoint(Time now);
+
+  void diverge(std::uint64_t step, const std::string& what);
+  void judge(const fabric::RunReport& report);
   void finish();
-  MetricsRecord make_record(const char* kind) const;
-  void count_time(fabric::Endpoint& endpoint);
-  double epoch() const;
-  Progress progress() const;
+  std::unique_ptr<strategy::Strategy> make_strategy(fabric::Endpoint& endpoint);
+  static void save(strategy::Strategy& strategy, Saved& saved);
+  void load(strategy::Strategy& strategy, const Saved& saved) const;
+  bool is_over(const data::BatchOrder::Position& position) const { return position.epoch >= config_.epochs; }
+  bool stretch_ends_at(std::uint64_t epoch) const;
+  bool evaluation_is_due(std::uint64_t epoch) const;
+  data::BatchOrder::Position furthest() const;
+  MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker) const;
+  double seconds_at(Time now) const;
+  Progress progress(Time now) const;
+  double epochs_done() const;
   std::optional<double> running_loss() const;
+  fabric::Patience patience();
 
   RunConfig config_;
-  compute::Replica& replica_;
   const data::Dataset& dataset_;
   TrainerOptions options_;
+  strategy::Registry registry_;
+  const strategy::Description& description_;
+  strategy::Settings settings_;
+  strategy::Roles roles_;
+  bool lockstep_;
   optim::Schedule schedule_;
-  std::unique_ptr<optim::Optimiser> optimiser_;
-  optim::TwoStage* two_stage_ = nullptr;  // The optimiser, if it is that.
-  data::BatchOrder order_;
+  std::vector<std::uint64_t> part_samples_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::vector<Saved> saved_;  // By rank: what strategies want to find again.
+  bool has_saved_ = false;
+  std::optional<ledger::Ledger> ledger_;
   std::optional<CheckpointStore> store_;
   std::optional<MetricsLog> metrics_;
   std::string config_text_;
   std::string data_text_;
-  std::vector<float> buffers_;  // As they were before the batch, where it may have to be skipped.
+  std::vector<float> model_;
   RunState state_;
   TrainResult result_;
-  double last_lr_ = 0;
-  std::size_t last_batch_ = 0;
+  fabric::RunReport report_;
+
+  // Written by one rank while the others wait, or under the mutex.
+  StepGate gate_;
+  std::mutex mutex_;  // Guards what follows, while ranks run.
+  bool interrupted_ = false;
+  bool diverged_ = false;
+  std::atomic<bool> given_up_{false};  // No more meetings: the run ends where it is.
+  bool over_ = false;
+  bool epoch_ends_now_ = false;  // At this meeting; likewise below.
+  bool evaluates_now_ = false;
+  std::optional<std::uint64_t> recorded_epoch_;  // The last whose end was recorded.
   std::optional<std::uint64_t> checkpointed_step_;  // The step of the last checkpoint written or read.
+  Time begin_ = Time::zero();                       // When this process began with the run.
   Time clock_ = Time::zero();                       // When training went on after the last pause.
   Time last_report_ = Time::zero();
   Time last_checkpoint_ = Time::zero();
+  Time last_seen_ = Time::zero();  // The latest time of a step or a meeting.
   double earlier_total_seconds_ = 0;  // Of the run before it was resumed; likewise below.
   double earlier_seconds_ = 0;
   double earlier_epochs_ = 0;
 };
-
-// Loss and correct answers over a set. `predictions` is empty or has one element per sample. Allocates once.
-compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions);
-
-// "60000 samples, 10000 to test, …": what tells these data from others of the same name, as when files were exchanged.
-std::string fingerprint(const data::Dataset& dataset);
-
-// True if no value is infinite or NaN.
-bool all_finite(std::span<const float> values);
 
 }  // namespace starling::run

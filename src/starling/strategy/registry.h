@@ -29,7 +29,7 @@ enum class Sends {
 enum class Places {
   workers,  // At every replica.
   servers,  // At every server; each has a part of the weights.
-  centre,   // At the window of rank 0.
+  centre,   // In a window that all can reach; each worker enters its own.
 };
 
 struct Description {
@@ -46,6 +46,7 @@ struct Description {
   bool one_worker_only = false;
   // All workers do the same steps in step with each other, so that a run may be stopped after any step without changing its course.
   bool lockstep = false;
+  std::function<bool(const Settings&)> lockstep_when{};  // Or only with some settings.
   // A worker that is lost does not end the run.
   bool survives_lost_worker = false;
 
@@ -54,7 +55,9 @@ struct Description {
   std::function<void(const Settings&, const Roles&)> check{};
 };
 
-// The ranks at which every update is to be applied.
+bool in_lockstep(const Description& description, const Settings& settings);
+
+// The ranks at which every update is to be applied; none where each worker enters its own.
 std::vector<int> place_ranks(Places places, const Roles& roles);
 
 class Registry {

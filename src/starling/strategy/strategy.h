@@ -28,6 +28,7 @@
 #include "starling/base/result.h"
 #include "starling/codec/codec.h"
 #include "starling/fabric/endpoint.h"
+#include "starling/fabric/patience.h"
 #include "starling/ledger/ledger.h"
 #include "starling/optim/optimiser.h"
 #include "starling/params/layout.h"
@@ -59,6 +60,8 @@ struct Context {
   std::string codec = "fp32";
   std::vector<std::uint64_t> part_samples{};  // How many samples each worker has.
   std::uint64_t seed = 1;
+  fabric::Patience patience{};                // For waits that last as long as others compute.
+  bool skips_not_finite = false;              // A gradient that is not finite is left out, and the run goes on.
 };
 
 // One gradient that is ready.
@@ -84,6 +87,12 @@ class Strategy {
   // Workers: agrees on the first weights (layout.parameter_count() floats; the initial ones, the same on every worker, or after a restore
   // this worker's own) and puts those to compute on into `weights`. `model` is the same as `weights`, or after a restore the result so far.
   virtual Status start(std::span<float> weights, std::span<const float> model) = 0;
+
+  // Workers, before each step: whether this worker is to compute a gradient for it. If not, the step comes with no samples.
+  virtual bool takes_part(std::uint64_t number) {
+    (void)number;
+    return true;
+  }
 
   // Workers: a gradient is ready.
   virtual Status exchange(const Step& step) = 0;

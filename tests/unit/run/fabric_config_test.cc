@@ -42,7 +42,7 @@ crash_detection = "3ms"
 [sim.compute]
 time_per_unit = "lognormal:2ms:1ms"
 
-[[sim.speed]]
+[[speed]]
 ranks = 3
 factor = 0.5
 
@@ -109,9 +109,9 @@ void expect_every_key(const FabricConfig& config) {
   EXPECT_EQ(sim.poll_cost, 2us);
   EXPECT_EQ(sim.faults.detection, 3ms);
   EXPECT_EQ(sim.compute.time_per_unit.text(), "lognormal:0.002s:0.001s");
-  ASSERT_EQ(sim.compute.speeds.size(), 1U);
-  EXPECT_TRUE(sim.compute.speeds[0].ranks.contains(3) && !sim.compute.speeds[0].ranks.contains(2));
-  EXPECT_EQ(sim.compute.speeds[0].factor, 0.5);
+  ASSERT_EQ(sim.speeds.size(), 1U);
+  EXPECT_TRUE(sim.speeds[0].ranks.contains(3) && !sim.speeds[0].ranks.contains(2));
+  EXPECT_EQ(sim.speeds[0].factor, 0.5);
   EXPECT_EQ(sim.network.link.latency, 50us);
   EXPECT_EQ(sim.network.link.bytes_per_second, 1.25e9);
   EXPECT_EQ(sim.network.link.jitter.text(), "exponential:5e-06s");

@@ -156,6 +156,7 @@ void WindowOperation::carry_out() {
   } else if (kind == Kind::write) {
     std::copy_n(source, count, memory);
   } else {
+    if (kind == Kind::fetch_add) *target = *memory;
     add_floats({memory, count}, {source, count});
   }
   carried_out = true;
@@ -188,7 +189,7 @@ void World::answer(const InFlight& in_flight, RankState& asker) {
   reply->from = in_flight.to;
   reply->to = in_flight.from;
   reply->incarnation = asker.incarnation;
-  const bool has_data = operation.carried_out && operation.kind == WindowOperation::Kind::read;
+  const bool has_data = operation.carried_out && operation.target != nullptr;
   reply->payload_bytes = has_data ? operation.count * sizeof(float) : 0;
   reply->asker = asker.rank;
   reply->wait = in_flight.wait;

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "starling/fabric/point_delays.h"
+
 namespace starling::fabric::sim {
 namespace {
 
@@ -33,6 +35,15 @@ Network::Network(const SimOptions& options)
   for (int rank = 0; rank < options.ranks; ++rank) {
     const auto stream = [&](std::string_view purpose) { return RandomStream(options.seed, static_cast<std::uint32_t>(rank), purpose); };
     streams_.push_back({stream("sim jitter"), stream("sim drop"), stream("sim duplicate"), stream("sim spike")});
+  }
+  realign(options.start_number);
+}
+
+void Network::realign(std::uint64_t number) {
+  for (Streams& streams : streams_) {
+    for (RandomStream* stream : {&streams.jitter, &streams.drop, &streams.duplicate, &streams.spike}) {
+      stream->seek(realigned_position(number));
+    }
   }
 }
 

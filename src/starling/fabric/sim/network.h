@@ -35,6 +35,9 @@ class Network {
   // The receiver's adapter takes the message in, starting at the time of its first byte; returns when it is whole.
   Time take_in(Rank from, Rank to, const Transit& transit);
 
+  // See Endpoint::realign.
+  void realign(std::uint64_t number);
+
   const MessageFaults& faults() const { return faults_; }
 
  private:

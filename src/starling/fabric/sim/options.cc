@@ -53,10 +53,6 @@ void check_crash(const CrashRule& crash, int ranks) {
 
 void SimOptions::validate() const {
   FabricOptions::validate();
-  for (const SpeedRule& rule : compute.speeds) {
-    rule.ranks.validate(ranks, "a speed");
-    check_factor(rule.factor, "a speed");
-  }
   check_link(network.link.latency, network.link.bytes_per_second);
   for (const LinkRule& rule : network.rules) {
     rule.from.validate(ranks, "a link");

@@ -25,15 +25,8 @@ struct Interval {
   bool contains(Time time) const { return from <= time && time < until; }
 };
 
-// Ranks that compute `factor` times as fast as the model says: at 0.5 they take twice the time. Factors multiply.
-struct SpeedRule {
-  RankSet ranks{};
-  double factor = 1;
-};
-
 struct ComputeModel {
   Distribution time_per_unit = Distribution::constant(std::chrono::milliseconds(1));  // Drawn anew for every compute().
-  std::vector<SpeedRule> speeds{};
 };
 
 // One direction of one connection. A message of n bytes that meets no other is there after latency + jitter + n / bandwidth.

@@ -48,6 +48,11 @@ class SimWindow final : public Window {
   Status add(std::size_t offset, std::span<const float> values, Deadline deadline) override {
     return carry_out({WindowOperation::Kind::add, memory_, offset, nullptr, values.data(), values.size()}, deadline);
   }
+  Result<float> fetch_add(std::size_t offset, float value, Deadline deadline) override {
+    float before = 0;
+    STARLING_TRY(carry_out({WindowOperation::Kind::fetch_add, memory_, offset, &before, &value, 1}, deadline));
+    return before;
+  }
 
  private:
   Status carry_out(WindowOperation operation, Deadline deadline) {
@@ -151,6 +156,19 @@ Result<Message> SimEndpoint::receive(const Filter& filter, Deadline deadline) {
     wait.filter = &filter;
     wake = world_.block(state_, wait, until);
   }
+}
+
+Status SimEndpoint::realign(std::uint64_t number, Deadline deadline) {
+  constexpr std::uint64_t kLargest = std::uint64_t{1} << 31U;
+  STARLING_CHECK(number >= 1 && number <= kLargest, fmt::format("realignment {}", number));
+  if (World::unwinding(state_)) return crashed(state_.rank);
+  const Time begin = world_.now();
+  Wait wait = waiting(WaitKind::realigning, deadline, kAnyRank);
+  wait.realignment = number;
+  const Wake wake = world_.block(state_, wait, deadline.resolve(begin, world_.options().timeout));
+  if (wake == Wake::crashed) return crashed(state_.rank);
+  if (wake == Wake::signal) return {};
+  return given_up(wake, state_.rank, kAnyRank, wait.description(), world_.now() - begin, "");
 }
 
 std::vector<Departure> SimEndpoint::departures() const {

@@ -26,6 +26,8 @@ class SimEndpoint final : public Endpoint {
 
   Result<std::shared_ptr<Window>> open_window(std::string_view name, std::size_t size, Rank home, Deadline deadline) override;
 
+  Status realign(std::uint64_t number, Deadline deadline) override;
+
   PeerState peer(Rank rank) const override { return world_.rank(rank).seen_as; }
   std::vector<Departure> departures() const override;
   Traffic traffic() const override { return state_.traffic; }

@@ -27,6 +27,7 @@ const char* name(WaitKind kind) {
     case WaitKind::message:
     case WaitKind::room:
     case WaitKind::opening:
+    case WaitKind::realigning:
       return "wait";
   }
   return "wait";
@@ -44,6 +45,8 @@ std::string Wait::description() const {
       return fmt::format("window '{}' at rank {}", operation->window->name, peer);
     case WaitKind::opening:
       return fmt::format("rank {} to open a window", peer);
+    case WaitKind::realigning:
+      return fmt::format("all ranks to come to realignment {}", realignment);
     default:
       return name(kind);
   }
@@ -55,7 +58,9 @@ RankState::RankState(const SimOptions& options, Rank rank_)
       channels(static_cast<std::size_t>(options.ranks)),
       sent_to(static_cast<std::size_t>(options.ranks)),
       delays(options, rank_),
-      compute_stream(options.seed, static_cast<std::uint32_t>(rank_), "sim compute") {}
+      compute_stream(options.seed, static_cast<std::uint32_t>(rank_), "sim compute") {
+  compute_stream.seek(realigned_position(options.start_number));
+}
 
 World::World(const SimOptions& options, const Body& body)
     : options_(options),
@@ -63,11 +68,12 @@ World::World(const SimOptions& options, const Body& body)
       pool_(options.pool_threads == 0 ? usable_cores() : options.pool_threads),
       trace_(options.trace, options.ranks),
       network_(options),
+      now_(options.start_time),
       alive_ranks_(options.ranks) {
   for (Rank rank = 0; rank < options.ranks; ++rank) ranks_.push_back(std::make_unique<RankState>(options, rank));
   report_.outcomes.resize(ranks_.size());
   for (const CrashRule& rule : options.faults.crashes) {
-    if (rule.time) schedule({.time = *rule.time, .kind = EventKind::crash, .rank = rule.rank, .rule = &rule});
+    if (rule.time && *rule.time >= now_) schedule({.time = *rule.time, .kind = EventKind::crash, .rank = rule.rank, .rule = &rule});
   }
 }
 
@@ -180,6 +186,7 @@ void World::ended(RankState& rank) {
     if (window->home == rank.rank) window->open = false;
   }
   std::erase_if(windows_, [](const auto& window) { return !window->open; });
+  realign_if_all_are_there();
   if (rank.crashed) {
     // There is room again, if only for a later incarnation; the departure is announced when it is detected.
     for (const auto& other : ranks_) wake_sender(other->rank, rank.rank);
@@ -196,6 +203,7 @@ Wake World::block(RankState& rank, Wait wait, Time until) {
   rank.wait = wait;
   if (until < kEndOfTime) schedule({.time = until, .kind = EventKind::timer, .rank = rank.rank, .wait = wait.number});
   if (wait.kind == WaitKind::window) ask(rank);
+  if (wait.kind == WaitKind::realigning) realign_if_all_are_there();
   rank.fibre->yield();
   if (trace_.on() && now_ > wait.since) {
     trace_.slice(rank.rank, name(wait.kind), wait.since, now_, wait.standard || wait.peer != kAnyRank ? wait.description() : "");
@@ -238,11 +246,26 @@ void World::expire(const Event& timer) {
   wake(waiter, Wake::expired);
 }
 
-double World::compute_seconds(RankState& rank, double units) {
-  double seconds = options_.compute.time_per_unit.sample(rank.compute_stream) * units;
-  for (const SpeedRule& rule : options_.compute.speeds) {
-    if (rule.ranks.contains(rank.rank)) seconds /= rule.factor;
+void World::realign_if_all_are_there() {
+  std::uint64_t number = 0;
+  for (const auto& rank : ranks_) {
+    if (!rank->running || rank->crashed) continue;
+    if (rank->wait.kind != WaitKind::realigning) return;
+    STARLING_CHECK(number == 0 || number == rank->wait.realignment,
+                   fmt::format("ranks come to realignments {} and {}", number, rank->wait.realignment));
+    number = rank->wait.realignment;
   }
+  if (number == 0) return;
+  network_.realign(number);
+  for (const auto& rank : ranks_) {
+    rank->delays.realign(number);
+    rank->compute_stream.seek(realigned_position(number));
+    if (rank->running && !rank->crashed) wake(*rank, Wake::signal);
+  }
+}
+
+double World::compute_seconds(RankState& rank, double units) {
+  double seconds = options_.compute.time_per_unit.sample(rank.compute_stream) * units / options_.speed(rank.rank);
   for (const SlowRule& rule : options_.faults.slow) {
     if (rule.ranks.contains(rank.rank) && rule.interval.contains(now_)) seconds *= rule.times;
   }

@@ -31,12 +31,12 @@ struct WindowMemory {
 
 // One operation on a window, while the rank that asked for it waits.
 struct WindowOperation {
-  enum class Kind { read, write, add };
+  enum class Kind { read, write, add, fetch_add };
   Kind kind;
   std::shared_ptr<WindowMemory> window;
   std::size_t offset;
-  float* target;        // Of a read.
-  const float* source;  // Of a write or an addition.
+  float* target;        // Of a read and a fetch_add.
+  const float* source;  // Of all but a read.
   std::size_t count;
   bool carried_out = false;  // At the home; the answer is on its way.
   bool done = false;
@@ -44,7 +44,7 @@ struct WindowOperation {
   void carry_out();
 };
 
-enum class WaitKind { none, sleep, compute, poll, message, room, window, opening };
+enum class WaitKind { none, sleep, compute, poll, message, room, window, opening, realigning };
 
 enum class Wake {
   signal,    // Something changed; look again.
@@ -64,6 +64,7 @@ struct Wait {
   const Filter* filter = nullptr;        // Of WaitKind::message.
   WorkPool::Job* job = nullptr;          // Of WaitKind::compute.
   WindowOperation* operation = nullptr;  // Of WaitKind::window.
+  std::uint64_t realignment = 0;         // Of WaitKind::realigning.
 
   // A wait of the caller's own that ends by itself. Without one, and with nothing under way, the ranks are deadlocked.
   bool ends_by_itself() const { return !standard && until < kEndOfTime; }
@@ -184,6 +185,7 @@ class World {
   void depart(Rank gone, PeerState state, int incarnation);
   bool concerns(const Wait& wait, const RankState& waiter, Rank gone) const;
   void report_deadlock();
+  void realign_if_all_are_there();
   double compute_seconds(RankState& rank, double units);
 
   void launch(std::unique_ptr<InFlight> in_flight, bool reliable);
@@ -200,7 +202,7 @@ class World {
   WorkPool pool_;
   Trace trace_;
   Network network_;
-  Time now_ = Time::zero();
+  Time now_;
   std::vector<Event> events_;  // A heap, the next one in front.
   std::uint64_t next_number_ = 0;
   std::size_t stale_timers_ = 0;

@@ -35,6 +35,10 @@ class ThreadsWindow final : public Window {
     add_shared(range(offset, values.size()), values);
     return {};
   }
+  Result<float> fetch_add(std::size_t offset, float value, Deadline /*deadline*/) override {
+    STARLING_TRY(check_home());
+    return fetch_add_shared(range(offset, 1)[0], value);
+  }
   std::span<float> shared_memory() override { return {memory_->floats.get(), memory_->size}; }
 
  private:
@@ -58,6 +62,14 @@ class ThreadsWindow final : public Window {
 }  // namespace
 
 void ThreadsEndpoint::sleep(Duration duration) { std::this_thread::sleep_for(duration); }
+
+void ThreadsEndpoint::compute(double units, FunctionRef<void()> work) {
+  if (speed_ == 1 || units == 0) return work();
+  const Time begin = now();
+  work();
+  const Duration taken = now() - begin;
+  sleep(from_seconds(to_seconds(taken) * (1 / speed_ - 1)));
+}
 
 void ThreadsEndpoint::pass(std::string_view point) {
   const Duration delay = delays_.draw(point);

@@ -13,13 +13,17 @@ namespace starling::fabric::threads {
 class ThreadsEndpoint final : public Endpoint {
  public:
   ThreadsEndpoint(World& world, Rank rank)
-      : world_(world), rank_(rank), delays_(world.options(), rank), sent_to_(static_cast<std::size_t>(world.options().ranks)) {}
+      : world_(world),
+        rank_(rank),
+        speed_(world.options().speed(rank)),
+        delays_(world.options(), rank),
+        sent_to_(static_cast<std::size_t>(world.options().ranks)) {}
 
   Rank rank() const override { return rank_; }
   int size() const override { return world_.options().ranks; }
   Time now() const override { return world_.now(); }
   void sleep(Duration duration) override;
-  void compute(double /*units*/, FunctionRef<void()> work) override { work(); }
+  void compute(double units, FunctionRef<void()> work) override;
   void pass(std::string_view point) override;
 
   Status send(Rank to, Tag tag, Payload payload, Deadline deadline) override;
@@ -43,6 +47,7 @@ class ThreadsEndpoint final : public Endpoint {
 
   World& world_;
   const Rank rank_;
+  const double speed_;
   PointDelays delays_;
   Traffic traffic_;
   std::vector<std::uint64_t> sent_to_;  // Messages by receiver.

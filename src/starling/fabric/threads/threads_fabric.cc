@@ -1,17 +1,29 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 #include "starling/fabric/threads/threads_fabric.h"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
+#include "starling/base/error.h"
 #include "starling/fabric/threads/threads_endpoint.h"
 #include "starling/fabric/threads/world.h"
 
 namespace starling::fabric {
 
-ThreadsFabric::ThreadsFabric(FabricOptions options) : options_(std::move(options)) { options_.validate(); }
+ThreadsFabric::ThreadsFabric(FabricOptions options) : options_(std::move(options)) {
+  options_.validate();
+  for (Rank rank = 0; rank < options_.ranks; ++rank) {
+    if (options_.speed(rank) > 1) {
+      throw UserError(fmt::format(
+          "rank {} has speed {}, but threads cannot run faster than they do: give factors up to 1, or use the simulator (--fabric sim)", rank,
+          options_.speed(rank)));
+    }
+  }
+}
 
 RunReport ThreadsFabric::run(const Body& body) {
   threads::World world(options_);

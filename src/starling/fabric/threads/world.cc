@@ -27,7 +27,7 @@ World::~World() = default;
 Notifier::Clock::time_point World::real_time(Time time) const {
   // Far enough for anybody, and safe from overflow in the clock's own arithmetic.
   constexpr Time kFarAway = std::chrono::hours(24 * 365);
-  return start_ + std::min(time, kFarAway);
+  return start_ + std::min(time - options_.start_time, kFarAway);
 }
 
 void World::announce(Rank rank, PeerState state) {

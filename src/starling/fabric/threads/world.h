@@ -48,7 +48,7 @@ class World {
   const FabricOptions& options() const { return options_; }
   bool spin() const { return spin_; }
 
-  Time now() const { return std::chrono::duration_cast<Duration>(Notifier::Clock::now() - start_); }
+  Time now() const { return std::chrono::duration_cast<Duration>(Notifier::Clock::now() - start_) + options_.start_time; }
   Notifier::Clock::time_point real_time(Time time) const;
 
   Inbox& inbox(Rank rank) { return *inboxes_[static_cast<std::size_t>(rank)]; }

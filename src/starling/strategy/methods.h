@@ -1,0 +1,23 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// The built-in strategies, one file each.
+#pragma once
+
+#include "starling/strategy/registry.h"
+
+namespace starling::strategy {
+
+Description describe_sequential();
+Description describe_sync();
+Description describe_local_sgd();
+Description describe_fedavg();
+Description describe_ssp();
+Description describe_async();
+Description describe_downpour();
+Description describe_agn();
+Description describe_dc_asgd();
+Description describe_easgd();
+Description describe_ea_msgd();
+Description describe_ea_wild();
+
+}  // namespace starling::strategy
