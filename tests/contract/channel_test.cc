@@ -60,20 +60,22 @@ params::Stamp stamp_of(Rank rank) {
 enum class Way { blocking, any, filter, poll, pending, pending_blocking };
 constexpr Way kWays[] = {Way::blocking, Way::any, Way::filter, Way::poll, Way::pending, Way::pending_blocking};
 
-Result<Incoming> receive(Channel& channel, Rank from, Way way) {
+// Looks again and again, but leaves the core to others in between.
+void wait_until(Endpoint& endpoint, FunctionRef<bool()> condition) {
+  while (!condition()) endpoint.sleep(20us);
+}
+
+Result<Incoming> receive(Endpoint& endpoint, Channel& channel, Rank from, Way way) {
   if (way == Way::any) return channel.receive(fabric::kAnyRank);
   if (way == Way::filter) return channel.receive(fabric::Filter{.source = from, .departures_seen = 1000});
   if (way == Way::poll) {
     std::optional<Result<Incoming>> incoming;
-    while (!incoming) incoming = channel.poll(from);
+    wait_until(endpoint, [&] { return (incoming = channel.poll(from)).has_value(); });
     return std::move(*incoming);
   }
   if (way == Way::blocking) return channel.receive(from);
   Pending pending = channel.begin_receive(from);
-  if (way == Way::pending) {
-    while (!pending.ready()) {
-    }
-  }
+  if (way == Way::pending) wait_until(endpoint, [&] { return pending.ready(); });
   return pending.wait();
 }
 
@@ -86,7 +88,7 @@ TEST_P(ChannelTest, EveryTypeAndShapeArrivesEveryWay) {
           const std::size_t size_bytes = element_count(shape) * size_of(dtype);
           const std::vector<std::byte> mine = pattern(size_bytes, endpoint.rank());
           STARLING_TRY(channel.send(right, TensorView{.dtype = dtype, .shape = shape, .bytes = mine}, stamp_of(endpoint.rank())));
-          Result<Incoming> incoming = receive(channel, left, way);
+          Result<Incoming> incoming = receive(endpoint, channel, left, way);
           if (!incoming) return incoming.failure();
           EXPECT_EQ(incoming->source, left);
           EXPECT_EQ(incoming->stamp, stamp_of(left));
@@ -114,7 +116,7 @@ TEST_P(ChannelTest, SparseRowsOfEveryTypeArriveEveryWay) {
             const std::vector<std::byte> mine = pattern(size_bytes, endpoint.rank());
             STARLING_TRY(channel.send(right, SparseRowsView{.dtype = dtype, .shape = shape, .rows = rows, .values = mine},
                                       stamp_of(endpoint.rank())));
-            Result<Incoming> incoming = receive(channel, left, way);
+            Result<Incoming> incoming = receive(endpoint, channel, left, way);
             if (!incoming) return incoming.failure();
             EXPECT_EQ(incoming->stamp, stamp_of(left));
             EXPECT_EQ(incoming->tensor.size(), 0U);
@@ -291,7 +293,7 @@ TEST_P(ChannelTest, BytesThatAreNoTensorAreAMismatch) {
                               std::to_string(endpoint.rank()) + " expected one";
     for (const Way way : {Way::blocking, Way::filter, Way::poll, Way::pending, Way::pending_blocking}) {
       STARLING_TRY(endpoint.send(right, kTag, Payload::allocate(8)));
-      EXPECT_EQ(detail(receive(channel, left, way)), begin);
+      EXPECT_EQ(detail(receive(endpoint, channel, left, way)), begin);
     }
     std::vector<float> memory(2);
     STARLING_TRY(endpoint.send(right, kTag, Payload::allocate(8)));
@@ -523,8 +525,7 @@ TEST_P(ChannelTest, APendingReceiveLetsTheCallerGoOn) {
     for (int value = 1; value <= 2; ++value) {
       STARLING_TRY(channel.send(right, TensorView::of(std::span<const std::int32_t>(&value, 1))));
     }
-    while (!first.ready()) {
-    }
+    wait_until(endpoint, [&] { return first.ready(); });
     EXPECT_TRUE(first.ready());  // Still.
     Result<Incoming> later = second.wait();
     Result<Incoming> earlier = first.wait();
