@@ -227,6 +227,33 @@ TEST_P(MessageTest, TheBoundInBytesHoldsButALargeMessageCanPass) {
   });
 }
 
+Payload with_head(std::size_t payload_bytes, std::size_t head_bytes) {
+  Payload payload = Payload::allocate(payload_bytes);
+  payload.set_head(std::vector<std::byte>(head_bytes, std::byte{5}));
+  return payload;
+}
+
+TEST_P(MessageTest, AHeadTravelsBesideThePayloadAndCounts) {
+  FabricOptions small = options();
+  small.queue_bytes = 1000;
+  run(small, [&](Endpoint& endpoint) -> Status {
+    const Rank me = endpoint.rank();
+    Payload payload = with_head(300, 300);
+    const std::byte* memory = payload.bytes().data();
+    STARLING_TRY(endpoint.send(me, 0, std::move(payload)));
+    EXPECT_EQ(endpoint.traffic().bytes_sent, 600U);
+    EXPECT_FALSE(endpoint.send(me, 0, with_head(0, 401), Deadline::after(1ms)).ok());
+    STARLING_TRY(endpoint.send(me, 0, with_head(0, 400)));
+    Result<Message> message = endpoint.receive(anything());
+    if (!message) return message.failure();
+    EXPECT_EQ(message->payload.bytes().data(), memory);
+    EXPECT_EQ(message->payload.head().size(), 300U);
+    EXPECT_EQ(message->payload.head()[299], std::byte{5});
+    EXPECT_EQ(endpoint.traffic().bytes_received, 600U);
+    return endpoint.send(me, 0, with_head(600, 0), Deadline::after(1s));  // What was received takes no room.
+  });
+}
+
 TEST_P(MessageTest, AReceiveTimesOutAndSaysWhoWhatAndHowLong) {
   run([&](Endpoint& endpoint) -> Status {
     const Rank peer = (endpoint.rank() + 1) % endpoint.size();

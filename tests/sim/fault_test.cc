@@ -109,6 +109,27 @@ TEST(Fault, TheReceiverOfADuplicateMayWriteToIt) {
   EXPECT_EQ(report.summary(), "");
 }
 
+TEST(Fault, ADuplicateHasTheHeadOfTheOriginal) {
+  SimOptions sim = options(2);
+  sim.faults.duplicates = {{.probability = 1}};
+  SimFabric fabric(sim);
+  const RunReport report = fabric.run([](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() == 0) {
+      Payload payload = numbered(5);
+      payload.set_head(std::vector<std::byte>(3, std::byte{9}));
+      return endpoint.send(1, 0, std::move(payload));
+    }
+    for (int i = 0; i < 2; ++i) {
+      Result<Message> message = endpoint.receive(from(0));
+      if (!message) return message.failure();
+      EXPECT_EQ(message->payload.head().size(), 3U);
+      EXPECT_EQ(message->payload.head()[2], std::byte{9});
+    }
+    return {};
+  });
+  EXPECT_EQ(report.summary(), "");
+}
+
 TEST(Fault, DelaySpikesHoldUpSomeMessagesAndThoseBehindThem) {
   SimOptions sim = options(2);
   sim.faults.spikes = {{.probability = 0.05, .delay = Distribution::constant(10ms)}};

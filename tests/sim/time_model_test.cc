@@ -103,6 +103,22 @@ TEST(Network, BandwidthAndSerialisationAtTheSender) {
 }
 
 // Times at which the end of one message is the beginning of the next are where an order could go wrong.
+TEST(Network, AHeadTakesItsTimeToo) {
+  SimOptions sim = options(2);
+  sim.network.link.bytes_per_second = 1e9;
+  run(sim, [](Endpoint& endpoint) -> Status {
+    if (endpoint.rank() == 0) {
+      Payload payload = Payload::allocate(1000000);
+      payload.set_head(std::vector<std::byte>(1000));
+      return endpoint.send(1, 0, std::move(payload));
+    }
+    const Result<Message> message = endpoint.receive(from(0));
+    if (!message) return message.failure();
+    EXPECT_EQ(endpoint.now(), 100us + 1001us);
+    return {};
+  });
+}
+
 TEST(Network, OrderHoldsForMessagesOfAllSizes) {
   for (const bool sending : {true, false}) {
     for (const bool receiving : {true, false}) {

@@ -16,7 +16,7 @@ void Mailbox::push(Message message) {
   }
   Sender& sender = at(message.source);
   ++sender.messages;
-  sender.bytes += message.payload.size_bytes();
+  sender.bytes += message.payload.total_bytes();
   nodes_[index].message = std::move(message);
   append(all_, &Node::in_all, index);
   append(sender.list, &Node::in_sender, index);
@@ -28,7 +28,7 @@ std::optional<Message> Mailbox::take(const Filter& filter) {
   Message message = std::move(nodes_[index].message);
   Sender& sender = at(message.source);
   --sender.messages;
-  sender.bytes -= message.payload.size_bytes();
+  sender.bytes -= message.payload.total_bytes();
   remove(all_, &Node::in_all, index);
   remove(sender.list, &Node::in_sender, index);
   free_.push_back(index);

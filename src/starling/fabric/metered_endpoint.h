@@ -7,12 +7,21 @@
 //   strategy.exchange(...);                   // On `metered`.
 //   metered.waited();                         // So far.
 //
-// What counts as waiting: the time inside receive(), inside sends that found no room, and inside a native all-reduce beyond the shortest
-// one of that length so far (who comes last does not wait, so the shortest is what the work itself takes).
+// What counts as waiting: the time inside receive(), inside send() (next to nothing, unless it finds no room), and inside a native
+// all-reduce beyond the shortest one of that length so far (who comes last does not wait, so the shortest is what the work itself takes);
+// all of one that failed. Operations on windows wait for nobody.
+//
+// What is done directly in the shared memory of a window (Window::shared_memory) is not seen, and not counted.
+//
+// Thread-safety: as the endpoint's. It must outlive this one; windows may be kept longer.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
 
 #include "starling/fabric/endpoint.h"
 

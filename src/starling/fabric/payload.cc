@@ -15,15 +15,26 @@ namespace starling::fabric {
 struct alignas(Payload::kAlignment) Payload::Block {
   std::atomic<int> handles{1};
   std::span<std::byte> bytes;
-  std::function<void()> release;  // Only for adopted memory.
+  std::function<void()> release;  // Only for memory of somebody else's.
+  bool read_only = false;
 };
 
-Payload::Payload(Payload&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}
+// Lies in front of its bytes, in the same allocation.
+struct Payload::Head {
+  std::size_t size_bytes;
+
+  std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+};
+
+void Payload::HeadDeleter::operator()(Head* head) const { ::operator delete(head); }
+
+Payload::Payload(Payload&& other) noexcept : block_(std::exchange(other.block_, nullptr)), head_(std::move(other.head_)) {}
 
 Payload& Payload::operator=(Payload&& other) noexcept {
   if (this != &other) {
     release();
     block_ = std::exchange(other.block_, nullptr);
+    head_ = std::move(other.head_);
   }
   return *this;
 }
@@ -51,9 +62,27 @@ Payload Payload::adopt(std::span<std::byte> bytes, std::function<void()> release
   return Payload(block);
 }
 
+Payload Payload::borrow(std::span<const std::byte> bytes, std::function<void()> release) {
+  // The bytes are not written: every handle that is asked for writing gets others first.
+  Payload payload = adopt({const_cast<std::byte*>(bytes.data()), bytes.size()}, std::move(release));
+  payload.block_->read_only = true;
+  return payload;
+}
+
 Payload Payload::share() const {
   if (block_ != nullptr) block_->handles.fetch_add(1, std::memory_order_relaxed);
   return Payload(block_);
+}
+
+void Payload::set_head(std::span<const std::byte> bytes) {
+  if (bytes.empty()) return head_.reset();
+  std::unique_ptr<Head, HeadDeleter> head(new (::operator new(sizeof(Head) + bytes.size())) Head{bytes.size()});
+  std::memcpy(head->bytes(), bytes.data(), bytes.size());
+  head_ = std::move(head);
+}
+
+std::span<const std::byte> Payload::head() const {
+  return head_ == nullptr ? std::span<const std::byte>() : std::span<const std::byte>(head_->bytes(), head_->size_bytes);
 }
 
 std::size_t Payload::size_bytes() const { return block_ == nullptr ? 0 : block_->bytes.size(); }
@@ -65,7 +94,11 @@ std::span<const std::byte> Payload::bytes() const {
 std::span<std::byte> Payload::writable() {
   if (block_ == nullptr) return {};
   // Acquire: the reads of a handle that has just been given up on another thread come before the writes that follow here.
-  if (block_->handles.load(std::memory_order_acquire) > 1) *this = copy_of(bytes());
+  if (block_->handles.load(std::memory_order_acquire) > 1 || block_->read_only) {
+    Payload copy = copy_of(bytes());
+    std::swap(block_, copy.block_);  // The head stays.
+    if (block_ == nullptr) return {};
+  }
   return block_->bytes;
 }
 

@@ -2,7 +2,8 @@
 //
 // The bytes of a message. A payload owns its memory and is moved from sender to receiver; on fabrics inside one process the
 // receiver gets the very memory the sender filled. share() makes a further handle on the same bytes, so that one vector can go
-// to many receivers without a copy.
+// to many receivers without a copy. A handle may have a head: a few bytes that travel beside the memory, so that memory which is lent
+// or shared can be sent with a header of its own without being copied.
 //
 //   Payload payload = Payload::allocate(gradient.size_bytes());
 //   std::ranges::copy(gradient, payload.writable_as<float>().begin());
@@ -13,6 +14,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <span>
 #include <type_traits>
 
@@ -41,10 +43,18 @@ class Payload {
   // Wraps memory that somebody else allocated; `release` is called once, on any thread, when the last handle goes.
   static Payload adopt(std::span<std::byte> bytes, std::function<void()> release);
 
-  // Another handle on the same bytes.
+  // The same for memory that must not be written: writable() gives the handle a copy of its own.
+  static Payload borrow(std::span<const std::byte> bytes, std::function<void()> release);
+
+  // Another handle on the same bytes. It has no head.
   Payload share() const;
 
-  std::size_t size_bytes() const;
+  // Gives this handle a copy of `bytes` as its head, in place of the one it had; none removes it. Aligned for 64-bit words.
+  void set_head(std::span<const std::byte> bytes);
+  std::span<const std::byte> head() const;
+
+  std::size_t size_bytes() const;                                           // Without the head.
+  std::size_t total_bytes() const { return size_bytes() + head().size(); }  // What travels.
   bool empty() const { return size_bytes() == 0; }
   std::span<const std::byte> bytes() const;
 
@@ -67,11 +77,16 @@ class Payload {
 
  private:
   struct Block;
+  struct Head;
+  struct HeadDeleter {
+    void operator()(Head* head) const;
+  };
   explicit Payload(Block* block) : block_(block) {}
   void release();
   void check_holds(std::size_t value_bytes) const;
 
   Block* block_ = nullptr;
+  std::unique_ptr<Head, HeadDeleter> head_{};
 };
 
 }  // namespace starling::fabric

@@ -8,14 +8,19 @@
 //   Tensor tensor = Tensor::allocate(DType::f32, {100, 10});
 //   tensor.writable_as<float>()[0] = 1;
 //
-// Values of f16 and bf16 are handled as std::uint16_t bit patterns.
+// Values of f16 and bf16 are handled as std::uint16_t bit patterns:
+//
+//   TensorView halves = TensorView::of_bits(DType::f16, std::span<const std::uint16_t>(bits), {10, 20});
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "starling/base/error.h"
@@ -30,8 +35,11 @@ const char* to_string(DType dtype);
 
 using Extents = std::vector<std::int64_t>;
 
-// The product of the extents; 1 for none. Precondition (checked): none is negative.
+// The product of the extents; 1 for none. Precondition (checked): none is negative, and it is a number of bytes that memory can have.
 std::size_t element_count(const Extents& shape);
+
+// How many bytes such a tensor has; nothing where there cannot be one. For shapes that come from elsewhere.
+std::optional<std::size_t> byte_count(DType dtype, const Extents& shape);
 
 // "f32 [100, 10]", for messages.
 std::string describe(DType dtype, const Extents& shape);
@@ -47,7 +55,7 @@ constexpr DType dtype_of() {
   else if constexpr (std::is_same_v<T, std::int64_t>)
     return DType::i64;
   else {
-    static_assert(std::is_same_v<T, std::uint8_t>, "f16 and bf16 are given as bytes, with their type");
+    static_assert(std::is_same_v<T, std::uint8_t>, "f16 and bf16 are given as bits, with their type");
     return DType::u8;
   }
 }
@@ -61,6 +69,10 @@ struct BasicTensorView {
 
   template <class T>
   static BasicTensorView of(std::span<T> values, Extents shape = {});  // Without a shape: one dimension.
+
+  // The same for f16 and bf16; Bits is std::uint16_t, const or not.
+  template <class Bits>
+  static BasicTensorView of_bits(DType dtype, std::span<Bits> bits, Extents shape = {});
 };
 using TensorView = BasicTensorView<const std::byte>;
 using MutableTensorView = BasicTensorView<std::byte>;
@@ -82,7 +94,8 @@ class Tensor {
   // Undefined contents.
   static Tensor allocate(DType dtype, Extents shape);
   static Tensor copy_of(const TensorView& view);
-  // Looks at memory that stays as it is until `release` is called, on whatever thread lets go of it last.
+  // Looks at memory that stays as it is until `release` is called, on whatever thread lets go of it last. Nobody writes to that memory:
+  // a tensor on it that is asked for writing gets a copy of its own first.
   static Tensor adopt(const TensorView& view, std::function<void()> release);
   static Tensor from_payload(DType dtype, Extents shape, fabric::Payload payload);
 
@@ -108,12 +121,23 @@ class Tensor {
     return payload_.writable_as<T>();
   }
 
+  // The values of f16 and bf16. Precondition (checked): it is one of them.
+  std::span<const std::uint16_t> bits() const {
+    check_half();
+    return payload_.as<std::uint16_t>();
+  }
+  std::span<std::uint16_t> writable_bits() {
+    check_half();
+    return payload_.writable_as<std::uint16_t>();
+  }
+
   // Another tensor on the same memory.
   Tensor share() const;
   fabric::Payload take_payload() { return std::move(payload_); }
 
  private:
   void check_type(DType wanted) const;
+  void check_half() const;
 
   DType dtype_ = DType::f32;
   Extents shape_{0};
@@ -128,16 +152,33 @@ struct SparseRows {
   Tensor values{};  // [rows, …]
 };
 
+// Throws BrokenInvariant unless there are as many bytes as the shape says, where values of the type may lie.
+void check_memory(DType dtype, const Extents& shape, std::span<const std::byte> bytes);
+
 template <class Byte>
 template <class T>
 BasicTensorView<Byte> BasicTensorView<Byte>::of(std::span<T> values, Extents shape) {
   if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
-  STARLING_CHECK(element_count(shape) == values.size(), "a view of " + std::to_string(values.size()) + " values with another shape");
   BasicTensorView view{.dtype = dtype_of<std::remove_const_t<T>>(), .shape = std::move(shape)};
   if constexpr (std::is_const_v<Byte>)
     view.bytes = std::as_bytes(values);
   else
     view.bytes = std::as_writable_bytes(values);
+  check_memory(view.dtype, view.shape, view.bytes);
+  return view;
+}
+
+template <class Byte>
+template <class Bits>
+BasicTensorView<Byte> BasicTensorView<Byte>::of_bits(DType dtype, std::span<Bits> bits, Extents shape) {
+  static_assert(std::is_same_v<std::remove_const_t<Bits>, std::uint16_t>, "the bits of f16 and bf16");
+  if (shape.empty()) shape = {static_cast<std::int64_t>(bits.size())};
+  BasicTensorView view{.dtype = dtype, .shape = std::move(shape)};
+  if constexpr (std::is_const_v<Byte>)
+    view.bytes = std::as_bytes(bits);
+  else
+    view.bytes = std::as_writable_bytes(bits);
+  check_memory(view.dtype, view.shape, view.bytes);
   return view;
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -54,6 +55,62 @@ TEST(Payload, AdoptedMemoryIsReleasedOnceWithTheLastHandle) {
     EXPECT_EQ(released, 0);
   }
   EXPECT_EQ(released, 1);
+}
+
+TEST(Payload, BorrowedMemoryIsNeverWritten) {
+  const std::vector<float> values{1, 2};
+  int released = 0;
+  Payload payload = Payload::borrow(std::as_bytes(std::span(values)), [&] { ++released; });
+  EXPECT_EQ(payload.as<float>().data(), values.data());
+  payload.writable_as<float>()[0] = 9;
+  EXPECT_EQ(values[0], 1);
+  EXPECT_EQ(payload.as<float>()[0], 9);
+  EXPECT_EQ(payload.as<float>()[1], 2);
+  EXPECT_EQ(released, 1);  // It is not looked at any more.
+  const std::byte* memory = payload.bytes().data();
+  payload.writable();
+  EXPECT_EQ(payload.bytes().data(), memory);  // Its own now.
+
+  Payload nothing = Payload::borrow({}, [] {});
+  EXPECT_TRUE(nothing.writable().empty());
+}
+
+TEST(Payload, AHeadBelongsToOneHandle) {
+  const std::vector<std::byte> head{std::byte{7}, std::byte{8}};
+  Payload a = Payload::allocate(10);
+  EXPECT_TRUE(a.head().empty());
+  EXPECT_EQ(a.total_bytes(), 10U);
+  a.set_head(head);
+  EXPECT_TRUE(std::ranges::equal(a.head(), head));
+  EXPECT_EQ(a.total_bytes(), 12U);
+  EXPECT_EQ(a.size_bytes(), 10U);
+
+  Payload b = a.share();
+  EXPECT_TRUE(b.head().empty());
+  b.set_head(std::span(head).first(1));
+  EXPECT_EQ(b.head().size(), 1U);
+  EXPECT_EQ(a.head().size(), 2U);
+  EXPECT_EQ(a.bytes().data(), b.bytes().data());
+
+  b.writable();  // A copy of the bytes, with the head it had.
+  EXPECT_NE(a.bytes().data(), b.bytes().data());
+  EXPECT_EQ(b.head().size(), 1U);
+
+  b = std::move(a);
+  EXPECT_TRUE(std::ranges::equal(b.head(), head));
+  EXPECT_EQ(a.total_bytes(), 0U);  // NOLINT(bugprone-use-after-move): that is what is tested.
+  b.set_head(b.head().subspan(1));
+  EXPECT_EQ(b.head()[0], std::byte{8});
+  b.set_head({});
+  EXPECT_TRUE(b.head().empty());
+}
+
+TEST(Payload, AHeadNeedsNoBytes) {
+  const std::vector<std::byte> head{std::byte{7}};
+  Payload payload;
+  payload.set_head(head);
+  EXPECT_TRUE(payload.empty());
+  EXPECT_EQ(payload.total_bytes(), 1U);
 }
 
 TEST(Payload, EmptyOnesDoNothing) {

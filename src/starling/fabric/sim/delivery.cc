@@ -24,7 +24,7 @@ void World::send(RankState& sender, Rank to, Tag tag, Payload payload) {
   in_flight->from = sender.rank;
   in_flight->to = to;
   in_flight->incarnation = rank(to).incarnation;
-  in_flight->payload_bytes = payload.size_bytes();
+  in_flight->payload_bytes = payload.total_bytes();
   in_flight->message = {sender.rank, tag, std::move(payload), sender.sent_to[static_cast<std::size_t>(to)]++};
   ++sender.traffic.messages_sent;
   sender.traffic.bytes_sent += in_flight->payload_bytes;
@@ -48,6 +48,7 @@ void World::launch(std::unique_ptr<InFlight> in_flight, bool reliable) {
     duplicate->incarnation = in_flight->incarnation;
     const Message& original = in_flight->message;
     duplicate->message = {original.source, original.tag, original.payload.share(), original.sequence};
+    duplicate->message.payload.set_head(original.payload.head());
     duplicate->is_duplicate = true;
     duplicate->payload_bytes = in_flight->payload_bytes;
     duplicate->transit = in_flight->transit;
@@ -119,7 +120,7 @@ std::optional<Message> World::take(RankState& rank, const Filter& filter) {
   std::optional<Message> message = rank.mailbox.take(filter);
   if (!message) return message;
   ++rank.traffic.messages_received;
-  rank.traffic.bytes_received += message->payload.size_bytes();
+  rank.traffic.bytes_received += message->payload.total_bytes();
   trace_.received(*message, rank.rank, now_);
   wake_sender(message->source, rank.rank);
   return message;

@@ -117,7 +117,7 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
                      world_.now() - begin,   "it is gone"};
     }
     // Before looking for room: after a deadlock there may be some where another rank has already given up.
-    if (wake != Wake::deadlock && world_.has_room(state_, to, payload.size_bytes())) {
+    if (wake != Wake::deadlock && world_.has_room(state_, to, payload.total_bytes())) {
       world_.send(state_, to, tag, std::move(payload));
       return {};
     }

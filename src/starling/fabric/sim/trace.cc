@@ -74,7 +74,7 @@ void Trace::message_end(char phase, const Message& message, Rank to, Time time) 
   const std::string name = is_start ? fmt::format("send to {}", to) : fmt::format("receive from {}", message.source);
   const std::string at = microseconds(time);
   write(fmt::format(R"({{"ph":"X","pid":0,"tid":{},"ts":{},"dur":0,"name":"{}","args":{{"tag":{},"bytes":{}}}}})", row, at, name,
-                    message.tag, message.payload.size_bytes()));
+                    message.tag, message.payload.total_bytes()));
   write(fmt::format(R"({{"ph":"{}","id":"{}>{}#{}","pid":0,"tid":{},"ts":{},"cat":"message","name":"message"{}}})", phase, message.source,
                     to, message.sequence, row, at, is_start ? "" : R"(,"bp":"e")"));
 }

@@ -85,7 +85,7 @@ bool ThreadsEndpoint::has_room(const Inbox& inbox, std::size_t payload_bytes) co
 Status ThreadsEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
   STARLING_CHECK(to >= 0 && to < size(), fmt::format("rank {} sends to rank {} of {}", rank_, to, size()));
   Inbox& inbox = world_.inbox(to);
-  const std::size_t payload_bytes = payload.size_bytes();
+  const std::size_t payload_bytes = payload.total_bytes();
   Time begin = Time::min();
   bool expired = false;
   for (;;) {
@@ -142,7 +142,7 @@ std::optional<Message> ThreadsEndpoint::poll(const Filter& filter) {
   if (!message) return message;
   if (wake_senders) inbox.drained.notify();
   ++traffic_.messages_received;
-  traffic_.bytes_received += message->payload.size_bytes();
+  traffic_.bytes_received += message->payload.total_bytes();
   return message;
 }
 
