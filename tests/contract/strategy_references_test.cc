@@ -134,6 +134,15 @@ TEST(StrategyReference, AsyncMomentumByHand) {
   EXPECT_EQ(async(schedule).model, (std::vector<float>{-0.25F}));
 }
 
+TEST(StrategyReference, LocalSgdByHand) {
+  // Worker 1 stays where it is. 0: 1 → 0.5 → 0.25; the mean with 1 is 0.625; then 0.3125.
+  Schedule schedule = by_hand(2, 3, {});
+  schedule.gradient = [](int worker, int, const std::vector<float>& weights) { return worker == 0 ? weights : std::vector<float>{0}; };
+  const Result result = local_sgd(schedule, 2);
+  EXPECT_EQ(result.replicas, (std::vector<std::vector<float>>{{0.3125F}, {0.625F}}));
+  EXPECT_EQ(result.model, (std::vector<float>{0.46875F}));
+}
+
 TEST(StrategyReference, SspByHandAndItsBound) {
   // Each update counts half: 1 - 0.25 - 0.25.
   EXPECT_EQ(ssp(by_hand(2, 1, {{0, kPush}, {1, kPush}}), 0).model, (std::vector<float>{0.5F}));
@@ -141,6 +150,9 @@ TEST(StrategyReference, SspByHandAndItsBound) {
   EXPECT_THROW(ssp(by_hand(2, 2, ahead), 0), BrokenInvariant);
   // 1 → 0.75 → (a on 0.75) 0.5625 → (b on 1) 0.3125 → (b on that) 0.234375.
   EXPECT_EQ(ssp(by_hand(2, 2, ahead), 1).model, (std::vector<float>{0.234375F}));
+  // Without a pull everybody goes on from 0.75, which is its own update alone.
+  const std::vector<Event> alone{{0, kPush}, {0, kPush}, {1, kPush}, {1, kPush}};
+  EXPECT_EQ(ssp(by_hand(2, 2, alone), 1).model, (std::vector<float>{0.125F}));
 }
 
 TEST(StrategyReference, DownpourByHand) {

@@ -289,7 +289,7 @@ TEST(Balance, AddsUpTheRest) {
 TEST(BalanceText, SaysItInAFewLines) {
   using std::chrono::milliseconds;
   Balance balance{.produced = 12, .applied = 9, .dropped = {{kNotFinite, 1}, {kSenderLost, 2}}, .bytes_sent = 1500};
-  for (const std::uint64_t value : {0, 1, 1, 3}) balance.version_staleness.add(value);
+  for (const std::uint64_t value : {0U, 1U, 1U, 3U}) balance.version_staleness.add(value);
   balance.set_staleness.add(2);
   balance.time = {{milliseconds(1500), milliseconds(20), milliseconds(3)}, {milliseconds(3000), milliseconds(0), milliseconds(3)}};
   balance.steps = {5, 7};
