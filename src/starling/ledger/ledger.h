@@ -2,16 +2,20 @@
 //
 // The books of a run. Every update is known by name (params::UpdateId): the rank that made it enters it as produced; every place where it
 // is applied (a server, a replica) enters that, with how stale it was; who drops one says why. When the run is over the books must balance:
-// every update was applied exactly once at every place it was meant for, or dropped for a reason.
+// every update was applied exactly once at every place it was meant for, or dropped for a reason. docs/ledger.md explains it to users.
 //
-//   Ledger ledger(ranks, places);                       // places: the ranks where every update is to be applied.
+//   Ledger ledger(ranks, workers, places);              // places: the ranks where every update is to be applied.
 //   Stamp stamp{.id = ledger.account(worker).produced(), .version = pulled.version, .contents = pulled.contents};
 //   ledger.account(server).applied(stamp, version, contents);    // Just before it is applied.
 //   Balance balance = ledger.close(lost_ranks);
 //
 // Staleness, measured twice for every application:
-//   version        updates applied at the place − those that had been applied there when the weights it was computed on were taken
+//   version        updates applied at the place − those that had been applied there when the weights it was computed on were taken. Where
+//                  these came from another place, which may have been ahead, it is at least 0.
 //   gradient sets  |B Δ A|: B the updates in the weights it was computed on, A those applied at the place just before (Tosi et al.)
+//
+// Cost: produced() is an addition; applied() compares two version vectors, a number per origin, and takes no memory once the first update
+// was applied, as long as updates of one origin arrive in order.
 //
 // Thread-safety: an account is used by its rank alone; the ledger itself when no rank runs.
 #pragma once
@@ -20,35 +24,13 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "starling/base/time.h"
+#include "starling/ledger/histogram.h"
 #include "starling/params/version_vector.h"
 
 namespace starling::ledger {
-
-// How often each value occurred; exact.
-class Histogram {
- public:
-  void add(std::uint64_t value, std::uint64_t times = 1);
-  void add(const Histogram& other);
-
-  std::uint64_t count() const { return count_; }
-  double mean() const;                            // 0 if empty.
-  std::uint64_t quantile(double fraction) const;  // The smallest value that so many do not exceed: nearest rank. 0 if empty.
-  std::uint64_t max() const;
-  // Value and how often, ascending, for files and plots.
-  std::vector<std::pair<std::uint64_t, std::uint64_t>> entries() const;
-
-  bool operator==(const Histogram&) const = default;
-
- private:
-  std::vector<std::uint64_t> counts_{};             // Of small values, by value.
-  std::map<std::uint64_t, std::uint64_t> large_{};  // Of the rest.
-  std::uint64_t count_ = 0;
-  double sum_ = 0;
-};
 
 // How a rank spent its time.
 struct TimeUse {
@@ -64,20 +46,23 @@ inline constexpr const char* kNotFinite = "not finite";
 inline constexpr const char* kSenderLost = "sender lost";
 inline constexpr const char* kReceiverLost = "receiver lost";
 
-// One rank's entries.
-class Account {
+// One rank's entries. On cache lines of its own, because the ranks write at the same time.
+class alignas(64) Account {
  public:
   // The next update of this rank.
   params::UpdateId produced();
   std::uint64_t produced_count() const { return produced_; }
 
-  // This rank drops an update, its own or one that came to it; it will not be applied at any place not yet reached.
+  // This rank drops an update; the first reason is the one that counts. A place that drops what came to it speaks for itself alone. The
+  // origin, and a rank that only passes it on, speak for every place that is not yet reached.
   void dropped(const params::UpdateId& id, const std::string& reason);
 
   // Applied here. `version` and `contents` are of the weights here, just before.
   void applied(const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents);
   // Applied here, on the very weights it was computed on.
   void applied_fresh(const params::UpdateId& id);
+  // Applied by this rank at another's place, through a window. All else as above.
+  void applied_at(int place, const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents);
 
   // The latest versions of the shards of one pull: largest − smallest.
   void pulled(std::uint64_t skew) { skew_.add(skew); }
@@ -91,16 +76,26 @@ class Account {
 
  private:
   friend class Ledger;
-  explicit Account(int rank, int ranks);
+
+  // What this rank has applied at one place: nearly always its own, or that of one other.
+  struct Applied {
+    int place = 0;
+    params::VersionVector updates{};
+  };
+
+  Account(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
+  void check(const params::UpdateId& id) const;
+  void enter(int place, const params::UpdateId& id);
 
   int rank_;
+  int ranks_;
   std::uint64_t produced_ = 0;
-  params::VersionVector applied_;                         // Here.
-  std::uint64_t applied_twice_ = 0;                       // Must stay 0.
-  std::map<std::string, params::VersionVector> dropped_;  // By reason.
-  Histogram version_staleness_;
-  Histogram set_staleness_;
-  Histogram skew_;
+  std::vector<Applied> applied_{};
+  std::vector<Applied> applied_twice_{};                    // Must stay empty.
+  std::map<std::string, params::VersionVector> dropped_{};  // By reason.
+  Histogram version_staleness_{};
+  Histogram set_staleness_{};
+  Histogram skew_{};
   TimeUse time_{};
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t steps_ = 0;
@@ -108,7 +103,7 @@ class Account {
 
 struct Straggler {
   int rank = 0;
-  double times = 1;  // Its own compute time per step, over the median of the others'.
+  double times = 1;  // Its own compute time per step, over the median of the others' (of those that made a step).
 };
 
 // The books, added up.
@@ -117,8 +112,8 @@ struct Balance {
   std::vector<std::string> errors{};  // "update 17 of rank 2 was applied twice at rank 4", at most ten of them.
 
   std::uint64_t produced = 0;
-  std::uint64_t applied = 0;                       // At all their places.
-  std::map<std::string, std::uint64_t> dropped{};  // By reason; an update that did not reach all its places counts here, once.
+  std::uint64_t applied = 0;                       // At all places, those that were lost later or sooner included.
+  std::map<std::string, std::uint64_t> dropped{};  // By reason; an update that did not reach all places counts here, once.
   Histogram version_staleness{};                   // Of every application.
   Histogram set_staleness{};
   Histogram skew{};  // Of every pull.
@@ -126,12 +121,13 @@ struct Balance {
   std::vector<TimeUse> time{};  // By worker.
   std::vector<std::uint64_t> steps{};
   double idle_fraction = 0;              // Waiting over all time, of the workers together.
-  std::optional<Straggler> straggler{};  // A worker whose own compute takes at least 1.2 times the median of the others'.
+  std::optional<Straggler> straggler{};  // The slowest worker, if its own compute takes at least 1.2 times the median of the others'.
 };
 
 class Ledger {
  public:
-  // Workers are the ranks 0, …, workers - 1. `places` are the ranks at which every update is to be applied; `ranks` all of the fabric.
+  // Workers are the ranks 0, …, workers - 1. `places` are the ranks at which every update is to be applied, at least one; `ranks` all of
+  // the fabric.
   Ledger(int ranks, int workers, std::vector<int> places);
   ~Ledger();
 
@@ -141,14 +137,30 @@ class Ledger {
   // error. May be called at any time when all updates under way have arrived, and again later.
   Balance close(const std::vector<int>& lost) const;
 
-  // For checkpoints, when nothing is under way: as JSON. Throws UserError if the text is of another run.
+  // For checkpoints, when nothing is under way: as JSON. Throws UserError if the text is no such thing or of another run, and then changes
+  // nothing. References to accounts stay valid.
   std::string save() const;
   void restore(const std::string& text);
 
  private:
+  struct OriginBooks;
+  class Errors;
+  using Index = std::vector<std::vector<const params::VersionVector*>>;
+
+  bool all_applied(int origin, const Index& applied) const;
+  OriginBooks books_of(int origin, const Index& applied, Errors& errors) const;
+  void check_drops(const OriginBooks& books, Errors& errors) const;
+  void add_origin(const OriginBooks& books, const std::vector<bool>& lost, Balance& balance, Errors& errors) const;
+  void add_time(Balance& balance) const;
+  bool is_place(int rank) const;
+
   int workers_;
   std::vector<int> places_;
   std::vector<Account> accounts_;
 };
+
+// For people: a line for the updates, one for each kind of staleness, the times of the workers, and what is wrong if anything is. Every
+// line ends with a line feed.
+std::string to_text(const Balance& balance);
 
 }  // namespace starling::ledger

@@ -1,0 +1,82 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/ledger/ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "starling/base/error.h"
+
+namespace starling::ledger {
+namespace {
+
+// The updates of `place` in a list of at most a few, added to it if it is not there.
+template <class List>
+params::VersionVector& find_or_add(List& list, int place, int ranks) {
+  for (auto& entry : list) {
+    if (entry.place == place) return entry.updates;
+  }
+  list.push_back({place, params::VersionVector(ranks)});
+  return list.back().updates;
+}
+
+}  // namespace
+
+void Account::check(const params::UpdateId& id) const {
+  STARLING_CHECK(id.origin >= 0 && id.origin < ranks_ && id.number >= 1,
+                 fmt::format("rank {} enters update {} of rank {} in a ledger of {} ranks", rank_, id.number, id.origin, ranks_));
+}
+
+params::UpdateId Account::produced() { return {.origin = rank_, .number = ++produced_}; }
+
+void Account::dropped(const params::UpdateId& id, const std::string& reason) {
+  check(id);
+  for (const auto& [other, updates] : dropped_) {
+    if (updates[id.origin].contains(id.number)) return;
+  }
+  dropped_.try_emplace(reason, ranks_).first->second[id.origin].insert(id.number);
+}
+
+void Account::enter(int place, const params::UpdateId& id) {
+  check(id);
+  if (find_or_add(applied_, place, ranks_)[id.origin].insert(id.number)) return;
+  find_or_add(applied_twice_, place, ranks_)[id.origin].insert(id.number);
+}
+
+void Account::applied(const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents) {
+  applied_at(rank_, stamp, version, contents);
+}
+
+void Account::applied_fresh(const params::UpdateId& id) {
+  enter(rank_, id);
+  version_staleness_.add(0);
+  set_staleness_.add(0);
+}
+
+void Account::applied_at(int place, const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents) {
+  STARLING_CHECK(place >= 0 && place < ranks_, fmt::format("rank {} applies an update at rank {} of {}", rank_, place, ranks_));
+  enter(place, stamp.id);
+  version_staleness_.add(version - std::min(version, stamp.version));
+  set_staleness_.add(distance(stamp.contents, contents));
+}
+
+Ledger::Ledger(int ranks, int workers, std::vector<int> places) : workers_(workers), places_(std::move(places)) {
+  STARLING_CHECK(workers >= 1 && workers <= ranks, fmt::format("a ledger for {} workers on {} ranks", workers, ranks));
+  std::sort(places_.begin(), places_.end());
+  STARLING_CHECK(!places_.empty() && places_.front() >= 0 && places_.back() < ranks, "the places of a ledger are ranks, at least one");
+  STARLING_CHECK(std::adjacent_find(places_.begin(), places_.end()) == places_.end(), "the places of a ledger differ");
+  accounts_.reserve(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank) accounts_.push_back(Account(rank, ranks));
+}
+
+Ledger::~Ledger() = default;
+
+Account& Ledger::account(int rank) {
+  STARLING_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < accounts_.size(), fmt::format("there is no account of rank {}", rank));
+  return accounts_[static_cast<std::size_t>(rank)];
+}
+
+bool Ledger::is_place(int rank) const { return std::binary_search(places_.begin(), places_.end(), rank); }
+
+}  // namespace starling::ledger

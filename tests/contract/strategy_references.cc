@@ -1,0 +1,418 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "contract/strategy_references.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "starling/base/error.h"
+
+namespace starling::strategy::reference {
+namespace {
+
+using Vector = std::vector<double>;
+
+Vector to_double(const std::vector<float>& values) { return {values.begin(), values.end()}; }
+
+std::vector<float> to_float(const Vector& values) {
+  std::vector<float> result;
+  for (const double value : values) result.push_back(static_cast<float>(value));
+  return result;
+}
+
+// a + factor b.
+Vector plus(const Vector& a, double factor, const Vector& b) {
+  Vector result = a;
+  for (std::size_t i = 0; i < a.size(); ++i) result[i] += factor * b[i];
+  return result;
+}
+
+Vector gradient_of(const Schedule& schedule, int worker, int step, const Vector& weights) {
+  const std::vector<float> gradient = schedule.gradient(worker, step, to_float(weights));
+  STARLING_CHECK(gradient.size() == weights.size(), std::string("a gradient has a number per weight"));
+  return to_double(gradient);
+}
+
+// What a step subtracts from the weights, with its own velocity.
+struct HeavyBall {
+  Vector velocity;
+
+  Vector step(const Schedule& schedule, const Vector& gradient) {
+    Vector step(gradient.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      velocity[i] = schedule.momentum * velocity[i] + gradient[i];
+      step[i] = schedule.lr * velocity[i];
+    }
+    return step;
+  }
+};
+
+struct Nesterov {
+  Vector velocity;
+
+  Vector step(const Schedule& schedule, const Vector& gradient) {
+    Vector step(gradient.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) {
+      velocity[i] = schedule.momentum * velocity[i] + gradient[i];
+      step[i] = schedule.lr * (gradient[i] + schedule.momentum * velocity[i]);
+    }
+    return step;
+  }
+};
+
+Vector zeros(const Schedule& schedule) { return Vector(schedule.weights.size()); }
+std::size_t count(const Schedule& schedule) { return static_cast<std::size_t>(schedule.workers); }
+
+Vector mean(const std::vector<Vector>& vectors) {
+  Vector sum(vectors.front().size());
+  for (const Vector& vector : vectors) sum = plus(sum, 1, vector);
+  for (double& value : sum) value /= static_cast<double>(vectors.size());
+  return sum;
+}
+
+Result to_result(const Vector& model, const std::vector<Vector>& replicas) {
+  Result result{.model = to_float(model)};
+  for (const Vector& replica : replicas) result.replicas.push_back(to_float(replica));
+  return result;
+}
+
+double damping(const Schedule& schedule, int version, int pulled_version) {
+  const int staleness = version - pulled_version;
+  if (schedule.damping == Damping::by_staleness) return 1.0 / std::max(1, staleness);
+  if (schedule.damping == Damping::by_staleness_plus_one) return 1.0 / (staleness + 1);
+  return 1;
+}
+
+// A worker of a server: what it computes on, and how far it is.
+struct Worker {
+  Vector weights;
+  HeavyBall optimiser;
+  int step = 0;            // Gradients so far.
+  int pulled_version = 0;  // Of the server.
+};
+
+std::vector<Worker> make_workers(const Schedule& schedule) {
+  return std::vector<Worker>(count(schedule), Worker{.weights = to_double(schedule.weights), .optimiser = {zeros(schedule)}});
+}
+
+Vector next_gradient(const Schedule& schedule, int index, Worker& worker) {
+  STARLING_CHECK(worker.step < schedule.steps, std::string("a worker has more events than its steps give"));
+  return gradient_of(schedule, index, ++worker.step, worker.weights);
+}
+
+Result of_server(const Schedule& schedule, const Vector& server, const std::vector<Worker>& workers) {
+  std::vector<Vector> replicas;
+  for (const Worker& worker : workers) {
+    STARLING_CHECK(worker.step == schedule.steps, std::string("the order ends before all steps are made"));
+    replicas.push_back(worker.weights);
+  }
+  return to_result(server, replicas);
+}
+
+void check_kind(const Event& event, Kind expected) {
+  STARLING_CHECK(event.kind == expected, std::string("an event that this worker cannot come to now"));
+}
+
+}  // namespace
+
+std::vector<Event> in_turn(int workers, int times, const std::vector<Kind>& kinds) {
+  std::vector<Event> order;
+  for (int i = 0; i < times; ++i) {
+    for (int worker = 0; worker < workers; ++worker) {
+      for (const Kind kind : kinds) order.push_back({worker, kind});
+    }
+  }
+  return order;
+}
+
+Result sync(const Schedule& schedule) {
+  Vector weights = to_double(schedule.weights);
+  HeavyBall optimiser{zeros(schedule)};
+  for (int step = 1; step <= schedule.steps; ++step) {
+    std::vector<Vector> gradients;
+    for (int worker = 0; worker < schedule.workers; ++worker) gradients.push_back(gradient_of(schedule, worker, step, weights));
+    weights = plus(weights, -1, optimiser.step(schedule, mean(gradients)));
+  }
+  return to_result(weights, std::vector<Vector>(count(schedule), weights));
+}
+
+Result local_sgd(const Schedule& schedule, int period) {
+  std::vector<Vector> replicas(count(schedule), to_double(schedule.weights));
+  std::vector<HeavyBall> optimisers(count(schedule), HeavyBall{zeros(schedule)});
+  for (int step = 1; step <= schedule.steps; ++step) {
+    for (std::size_t i = 0; i < replicas.size(); ++i) {
+      const Vector gradient = gradient_of(schedule, static_cast<int>(i), step, replicas[i]);
+      replicas[i] = plus(replicas[i], -1, optimisers[i].step(schedule, gradient));
+    }
+    if (step % period == 0) replicas.assign(count(schedule), mean(replicas));
+  }
+  return to_result(mean(replicas), replicas);
+}
+
+Result fedavg(const Schedule& schedule, const FedAvgOptions& options) {
+  Vector model = to_double(schedule.weights);
+  int step = 0;
+  for (const std::vector<int>& clients : options.clients) {
+    Vector sum = zeros(schedule);
+    double samples = 0;
+    for (const int client : clients) {
+      Vector weights = model;
+      HeavyBall optimiser{zeros(schedule)};
+      for (int local = 1; local <= options.local_steps; ++local) {
+        const Vector gradient = gradient_of(schedule, client, step + local, weights);
+        weights = plus(weights, -1, optimiser.step(schedule, gradient));
+      }
+      sum = plus(sum, options.samples[static_cast<std::size_t>(client)], weights);
+      samples += options.samples[static_cast<std::size_t>(client)];
+    }
+    model = plus(zeros(schedule), 1 / samples, sum);
+    step += options.local_steps;
+  }
+  STARLING_CHECK(step == schedule.steps, std::string("the rounds do not make up the steps"));
+  return to_result(model, std::vector<Vector>(count(schedule), model));
+}
+
+Result ssp(const Schedule& schedule, int bound) {
+  Vector server = to_double(schedule.weights);
+  int version = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  for (const Event& event : schedule.order) {
+    Worker& worker = workers[static_cast<std::size_t>(event.worker)];
+    if (event.kind == Kind::push) {
+      const Vector step = worker.optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
+      const double factor = damping(schedule, version, worker.pulled_version) / schedule.workers;
+      server = plus(server, -factor, step);
+      worker.weights = plus(worker.weights, -factor, step);
+      ++version;
+    } else {
+      check_kind(event, Kind::pull);
+      for (const Worker& other : workers) {
+        STARLING_CHECK(other.step >= worker.step - bound, std::string("a worker pulls too far ahead of the slowest"));
+      }
+      worker.weights = server;
+      worker.pulled_version = version;
+    }
+  }
+  return of_server(schedule, server, workers);
+}
+
+Result async(const Schedule& schedule) {
+  Vector server = to_double(schedule.weights);
+  HeavyBall optimiser{zeros(schedule)};
+  int version = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  for (const Event& event : schedule.order) {
+    Worker& worker = workers[static_cast<std::size_t>(event.worker)];
+    if (event.kind == Kind::push) {
+      const Vector step = optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
+      server = plus(server, -damping(schedule, version, worker.pulled_version), step);
+      ++version;
+    } else {
+      check_kind(event, Kind::pull);
+      worker.weights = server;
+      worker.pulled_version = version;
+    }
+  }
+  return of_server(schedule, server, workers);
+}
+
+Result downpour(const Schedule& schedule, int push_period, int fetch_period) {
+  Vector server = to_double(schedule.weights);
+  int version = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  std::vector<Vector> sums(count(schedule), zeros(schedule));  // Of the steps not yet pushed.
+  std::vector<std::deque<Kind>> due(count(schedule));          // What each worker does before its next step.
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker);
+    Worker& worker = workers[index];
+    while (due[index].empty()) {
+      const Vector step = worker.optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
+      worker.weights = plus(worker.weights, -1, step);
+      sums[index] = plus(sums[index], 1, step);
+      if (worker.step % push_period == 0 || worker.step == schedule.steps) due[index].push_back(Kind::push);
+      if (worker.step % fetch_period == 0) due[index].push_back(Kind::pull);
+    }
+    check_kind(event, due[index].front());
+    due[index].pop_front();
+    if (event.kind == Kind::push) {
+      server = plus(server, -damping(schedule, version, worker.pulled_version), sums[index]);
+      sums[index] = zeros(schedule);
+      ++version;
+    } else {
+      worker.weights = server;
+      worker.pulled_version = version;
+    }
+  }
+  return of_server(schedule, server, workers);
+}
+
+Result agn(const Schedule& schedule, int period) {
+  Vector server = to_double(schedule.weights);
+  int version = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  for (const Event& event : schedule.order) {
+    Worker& worker = workers[static_cast<std::size_t>(event.worker)];
+    if (event.kind == Kind::push) {
+      const Vector before = worker.weights;
+      const int steps = std::min(period, schedule.steps - worker.step);
+      for (int step = 0; step < steps; ++step) {
+        const Vector gradient = next_gradient(schedule, event.worker, worker);
+        worker.weights = plus(worker.weights, -1, worker.optimiser.step(schedule, gradient));
+      }
+      STARLING_CHECK(steps > 0, std::string("a worker has more events than its steps give"));
+      const Vector moved = plus(worker.weights, -1, before);
+      server = plus(server, damping(schedule, version, worker.pulled_version) / steps, moved);
+      ++version;
+    } else {
+      check_kind(event, Kind::pull);
+      worker.weights = server;
+      worker.pulled_version = version;
+    }
+  }
+  return of_server(schedule, server, workers);
+}
+
+Result dc_asgd(const Schedule& schedule, const DcAsgdOptions& options) {
+  Vector server = to_double(schedule.weights);
+  HeavyBall optimiser{zeros(schedule)};
+  Vector mean_square = zeros(schedule);
+  int version = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  std::vector<Vector> backups(count(schedule), server);
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker);
+    Worker& worker = workers[index];
+    if (event.kind == Kind::push) {
+      Vector gradient = next_gradient(schedule, event.worker, worker);
+      for (std::size_t i = 0; i < gradient.size(); ++i) {
+        const double square = gradient[i] * gradient[i];
+        mean_square[i] = 0.95 * mean_square[i] + 0.05 * square;
+        const double lambda = options.adaptive ? options.lambda / std::sqrt(mean_square[i] + 1e-7) : options.lambda;
+        gradient[i] += lambda * square * (server[i] - backups[index][i]);
+      }
+      const Vector step = optimiser.step(schedule, gradient);
+      server = plus(server, -damping(schedule, version, worker.pulled_version), step);
+      ++version;
+    } else {
+      check_kind(event, Kind::pull);
+      worker.weights = server;
+      worker.pulled_version = version;
+      backups[index] = server;
+    }
+  }
+  return of_server(schedule, server, workers);
+}
+
+namespace {
+
+// A group of workers that step together; of one where every worker is by itself.
+template <class Optimiser>
+class ElasticGroup {
+ public:
+  ElasticGroup(const Schedule& schedule, int first, int size, int period)
+      : schedule_(schedule),
+        first_(first),
+        size_(size),
+        period_(period),
+        weights_(to_double(schedule.weights)),
+        optimiser_{zeros(schedule)} {}
+
+  // Makes the steps before the next one that `period` divides, and those after the last such.
+  void run_alone() {
+    while (step_ < schedule_.steps && (step_ + 1) % period_ != 0) step_by(zeros(schedule_));
+  }
+
+  // The step that `period` divides. Returns what the centre has to add.
+  Vector exchange(const Vector& centre, double alpha) {
+    run_alone();
+    STARLING_CHECK(step_ < schedule_.steps, std::string("a worker has more events than its steps give"));
+    Vector difference = plus(zeros(schedule_), alpha, plus(weights_, -1, centre));
+    step_by(difference);
+    return difference;
+  }
+
+  bool done() const { return step_ == schedule_.steps; }
+  const Vector& weights() const { return weights_; }
+
+ private:
+  void step_by(const Vector& elastic) {
+    ++step_;
+    std::vector<Vector> gradients;
+    for (int i = 0; i < size_; ++i) gradients.push_back(gradient_of(schedule_, first_ + i, step_, weights_));
+    weights_ = plus(plus(weights_, -1, optimiser_.step(schedule_, mean(gradients))), -1, elastic);
+  }
+
+  const Schedule& schedule_;
+  int first_;
+  int size_;
+  int period_;
+  int step_ = 0;
+  Vector weights_;
+  Optimiser optimiser_;
+};
+
+template <class Optimiser>
+std::vector<ElasticGroup<Optimiser>> make_groups(const Schedule& schedule, int size, int period) {
+  STARLING_CHECK(schedule.workers % size == 0, std::string("groups of one size"));
+  std::vector<ElasticGroup<Optimiser>> groups;
+  for (int first = 0; first < schedule.workers; first += size) groups.emplace_back(schedule, first, size, period);
+  return groups;
+}
+
+template <class Optimiser>
+Result of_centre(const Vector& centre, std::vector<ElasticGroup<Optimiser>> groups, int size) {
+  std::vector<Vector> replicas;
+  for (ElasticGroup<Optimiser>& group : groups) {
+    group.run_alone();
+    STARLING_CHECK(group.done(), std::string("the order ends before all steps are made"));
+    replicas.insert(replicas.end(), static_cast<std::size_t>(size), group.weights());
+  }
+  return to_result(centre, replicas);
+}
+
+template <class Optimiser>
+Result elastic_locked(const Schedule& schedule, double alpha, int period) {
+  Vector centre = to_double(schedule.weights);
+  auto groups = make_groups<Optimiser>(schedule, 1, period);
+  const bool by_turns = schedule.order.empty();
+  const std::vector<Event> order = by_turns ? in_turn(schedule.workers, schedule.steps / period, {Kind::exchange}) : schedule.order;
+  for (const Event& event : order) {
+    check_kind(event, Kind::exchange);
+    centre = plus(centre, 1, groups[static_cast<std::size_t>(event.worker)].exchange(centre, alpha));
+  }
+  return of_centre(centre, std::move(groups), 1);
+}
+
+template <class Optimiser>
+Result elastic_wild(const Schedule& schedule, const EaWildOptions& options) {
+  Vector centre = to_double(schedule.weights);
+  auto groups = make_groups<Optimiser>(schedule, options.group_size, options.period);
+  std::vector<std::optional<Vector>> pending(groups.size());  // From a read that is not yet followed by its addition.
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker / options.group_size);
+    check_kind(event, pending[index] ? Kind::add : Kind::read);
+    if (event.kind == Kind::read) {
+      pending[index] = groups[index].exchange(centre, options.alpha);
+    } else {
+      centre = plus(centre, 1, *pending[index]);
+      pending[index].reset();
+    }
+  }
+  for (const std::optional<Vector>& left : pending) STARLING_CHECK(!left, std::string("a group that never adds its difference"));
+  return of_centre(centre, std::move(groups), options.group_size);
+}
+
+}  // namespace
+
+Result easgd(const Schedule& schedule, double alpha, int period) { return elastic_locked<HeavyBall>(schedule, alpha, period); }
+
+Result ea_msgd(const Schedule& schedule, double alpha, int period) { return elastic_locked<Nesterov>(schedule, alpha, period); }
+
+Result ea_wild(const Schedule& schedule, const EaWildOptions& options) {
+  return options.nesterov ? elastic_wild<Nesterov>(schedule, options) : elastic_wild<HeavyBall>(schedule, options);
+}
+
+}  // namespace starling::strategy::reference
