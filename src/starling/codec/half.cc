@@ -115,25 +115,24 @@ HWY_INLINE void encode(const float* HWY_RESTRICT update, float* HWY_RESTRICT res
 // False if one of the values is not finite.
 template <class Kind>
 HWY_INLINE bool decode(const std::byte* from, float* to, std::size_t count, bool stream) {
+  alignas(64) std::uint16_t halves[kChunk];  // A copy, because what arrives may lie at any address.
   alignas(64) float chunk[kChunk];
   const Halves<Tag> tag;
-  const hn::Repartition<std::uint8_t, Halves<Tag>> byte_tag;  // What arrives may lie at any address.
   bool finite = true;
   for (std::size_t begin = 0; begin < count; begin += kChunk) {
     const std::size_t size = count - begin < kChunk ? count - begin : kChunk;
-    const auto* halves = reinterpret_cast<const std::uint8_t*>(from + begin * sizeof(std::uint16_t));
+    std::memcpy(halves, from + begin * sizeof(std::uint16_t), size * sizeof(std::uint16_t));
     auto largest = hn::Zero(tag);
     std::size_t i = 0;
     for (; i + kLanes <= size; i += kLanes) {
-      const auto half = hn::BitCast(tag, hn::LoadU(byte_tag, halves + i * sizeof(std::uint16_t)));
+      const auto half = hn::Load(tag, halves + i);
       largest = hn::Max(largest, hn::And(half, hn::Set(tag, std::uint16_t{0x7fff})));
       hn::Store(Kind::widen(kTag, half), kTag, chunk + i);
     }
     finite = finite && hn::AllTrue(tag, hn::Lt(largest, hn::Set(tag, Kind::kInfinity)));
     for (; i < size; ++i) {
-      const auto half = load<std::uint16_t>(from + (begin + i) * sizeof(std::uint16_t));
-      finite = finite && (half & 0x7fffU) < Kind::kInfinity;
-      hn::StoreU(Kind::widen(kOne, hn::Set(Halves<One>(), half)), kOne, chunk + i);
+      finite = finite && (halves[i] & 0x7fffU) < Kind::kInfinity;
+      hn::StoreU(Kind::widen(kOne, hn::LoadU(Halves<One>(), halves + i)), kOne, chunk + i);
     }
     deliver(to + begin, chunk, size * sizeof(float), stream);
   }

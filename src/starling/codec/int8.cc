@@ -55,7 +55,7 @@ void encode_int8(const float* HWY_RESTRICT update, float* HWY_RESTRICT residual,
     const float largest = add_and_find_largest(update + begin, own, size);
     // Where 127 / largest is not a float any more, all of it stays in the residual.
     const bool tiny = largest < 256 * FLT_MIN;
-    const float scale = tiny ? 0 : largest / 127;
+    const float scale = tiny ? 0 : largest / 127 < FLT_MAX / 128 ? largest / 127 : FLT_MAX / 128;
     const float inverse = tiny ? 0 : 127 / largest;
     std::size_t i = 0;
     for (; i + kLanes <= size; i += kLanes) quantise_at(kTag, own + i, chunk + i, scale, inverse);

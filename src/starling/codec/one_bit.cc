@@ -25,7 +25,8 @@ namespace starling::codec::HWY_NAMESPACE {
 
 inline constexpr std::size_t kBitBytes = kOneBitBlock / 8;
 
-// One whole block; those of its floats from `used` on are zero and do not count.
+// One whole block; those of its floats from `used` on are zero and do not count. Sums are of x / 512, an exact division, so that they stay
+// finite where x is.
 HWY_INLINE void encode_block(const float* HWY_RESTRICT update, float* HWY_RESTRICT residual, std::size_t used, std::byte* means,
                              std::uint8_t* HWY_RESTRICT bits) {
   Vector positive[kVectors];
@@ -38,8 +39,9 @@ HWY_INLINE void encode_block(const float* HWY_RESTRICT update, float* HWY_RESTRI
       const auto x = hn::Add(hn::LoadU(kTag, update + at), hn::LoadU(kTag, residual + at));
       hn::StoreU(x, kTag, residual + at);
       const auto is_positive = hn::Ge(x, hn::Zero(kTag));
-      positive[v] = hn::Add(positive[v], hn::IfThenElseZero(is_positive, x));
-      negative[v] = hn::Add(negative[v], hn::IfThenZeroElse(is_positive, x));
+      const auto part = hn::Mul(x, hn::Set(kTag, 1.0F / kOneBitBlock));
+      positive[v] = hn::Add(positive[v], hn::IfThenElseZero(is_positive, part));
+      negative[v] = hn::Add(negative[v], hn::IfThenZeroElse(is_positive, part));
       byte |= group_bits(is_positive, v);
     }
     bits[i / kGroup] = static_cast<std::uint8_t>(byte);
@@ -52,8 +54,8 @@ HWY_INLINE void encode_block(const float* HWY_RESTRICT update, float* HWY_RESTRI
   }
   const std::size_t negatives = kOneBitBlock - positives;
   positives -= kOneBitBlock - used < positives ? kOneBitBlock - used : positives;
-  const float high = positives == 0 ? 0 : sum_of_group(positive) / static_cast<float>(positives);
-  const float low = negatives == 0 ? 0 : sum_of_group(negative) / static_cast<float>(negatives);
+  const float high = positives == 0 ? 0 : sum_of_group(positive) / static_cast<float>(positives) * kOneBitBlock;
+  const float low = negatives == 0 ? 0 : sum_of_group(negative) / static_cast<float>(negatives) * kOneBitBlock;
   store(means, high);
   store(means + sizeof(float), low);
   for (std::size_t i = 0; i < kOneBitBlock; i += kLanes) {

@@ -133,8 +133,8 @@ void make_orthonormal(std::span<float> p, std::size_t rows, std::size_t rank) {
     }
     const double after = product(j, j);
     constexpr double kDependent = 1e-10;  // Of squares: what is left is the rounding of floats.
-    const float scale = after > kDependent * before && after > 0 && std::isfinite(after) ? static_cast<float>(1 / std::sqrt(after)) : 0;
-    for (std::size_t i = 0; i < rows; ++i) p[i * rank + j] = scale == 0 ? 0 : p[i * rank + j] * scale;
+    const double scale = after > kDependent * before && std::isfinite(after) ? 1 / std::sqrt(after) : 0;
+    for (std::size_t i = 0; i < rows; ++i) p[i * rank + j] = static_cast<float>(static_cast<double>(p[i * rank + j]) * scale);
   }
 }
 
