@@ -56,10 +56,21 @@ void Account::applied_fresh(const params::UpdateId& id) {
 
 void Account::applied_at(int place, const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents) {
   STARLING_CHECK(place >= 0 && place < ranks_, fmt::format("rank {} applies an update at rank {} of {}", rank_, place, ranks_));
-  enter(place, stamp.id);
+  // First, because `contents` may be what is entered into.
   version_staleness_.add(version - std::min(version, stamp.version));
   set_staleness_.add(distance(stamp.contents, contents));
+  enter(place, stamp.id);
 }
+
+void Account::applied_in_order(int place, const params::UpdateId& id, std::uint64_t read, std::uint64_t version) {
+  STARLING_CHECK(place >= 0 && place < ranks_, fmt::format("rank {} applies an update at rank {} of {}", rank_, place, ranks_));
+  STARLING_CHECK(read <= version, fmt::format("rank {} has read version {} before version {}", rank_, read, version));
+  version_staleness_.add(version - read);
+  set_staleness_.add(version - read);
+  enter(place, id);
+}
+
+const params::VersionVector& Account::contents() { return find_or_add(applied_, rank_, ranks_); }
 
 Ledger::Ledger(int ranks, int workers, std::vector<int> places) : workers_(workers), places_(std::move(places)) {
   STARLING_CHECK(workers >= 1 && workers <= ranks, fmt::format("a ledger for {} workers on {} ranks", workers, ranks));
@@ -75,6 +86,22 @@ Ledger::~Ledger() = default;
 Account& Ledger::account(int rank) {
   STARLING_CHECK(rank >= 0 && static_cast<std::size_t>(rank) < accounts_.size(), fmt::format("there is no account of rank {}", rank));
   return accounts_[static_cast<std::size_t>(rank)];
+}
+
+void Ledger::write_off(const std::vector<int>& lost) {
+  for (const int origin : lost) {
+    Account& own = account(origin);
+    for (std::uint64_t number = 1; number <= own.produced_; ++number) {
+      const bool everywhere = std::all_of(places_.begin(), places_.end(), [&](int place) {
+        return std::any_of(accounts_.begin(), accounts_.end(), [&](const Account& one) {
+          return std::any_of(one.applied_.begin(), one.applied_.end(), [&](const Account::Applied& applied) {
+            return applied.place == place && applied.updates[origin].contains(number);
+          });
+        });
+      });
+      if (!everywhere) own.dropped({.origin = origin, .number = number}, kSenderLost);
+    }
+  }
 }
 
 bool Ledger::is_place(int rank) const { return std::binary_search(places_.begin(), places_.end(), rank); }

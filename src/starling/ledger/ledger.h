@@ -64,12 +64,21 @@ class alignas(64) Account {
   // Applied by this rank at another's place, through a window. All else as above.
   void applied_at(int place, const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents);
 
+  // Applied by this rank in a window at `place`, where all that is applied has a number in one order: `version` were applied before it,
+  // `read` of them when the weights it was computed on were read. Both measures of staleness are then the difference.
+  void applied_in_order(int place, const params::UpdateId& id, std::uint64_t read, std::uint64_t version);
+
+  // What has been applied at this rank's place.
+  const params::VersionVector& contents();
+
   // The latest versions of the shards of one pull: largest − smallest.
   void pulled(std::uint64_t skew) { skew_.add(skew); }
 
   TimeUse& time() { return time_; }
   void count_bytes_sent(std::uint64_t bytes) { bytes_sent_ = bytes; }  // So far, in all.
   void count_step() { ++steps_; }                                      // A gradient of its own was computed.
+
+  std::uint64_t bytes_sent() const { return bytes_sent_; }
 
   // Counts so far, for progress.
   const Histogram& version_staleness() const { return version_staleness_; }
@@ -136,6 +145,10 @@ class Ledger {
   // Adds up. What a rank that is lost never delivered, or never received, is dropped for that reason; anything else that is missing is an
   // error. May be called at any time when all updates under way have arrived, and again later.
   Balance close(const std::vector<int>& lost) const;
+
+  // Enters what these ranks, which are lost, have produced and never delivered as dropped for good: so that a run can go on with a new rank
+  // in their place.
+  void write_off(const std::vector<int>& lost);
 
   // For checkpoints, when nothing is under way: as JSON. Throws UserError if the text is no such thing or of another run, and then changes
   // nothing. References to accounts stay valid.

@@ -50,6 +50,7 @@ Status Averaging::average(std::uint64_t round, double epoch, std::span<float> we
     STARLING_TRY(sum_.add_up(weights, epoch));
   }
   for (int worker = 0; worker < workers_.size(); ++worker) context().account.applied_fresh({.origin = worker, .number = id.number});
+  round_ended();
   return {};
 }
 

@@ -24,6 +24,10 @@ class Averaging : public Strategy {
   // The weight of a worker in the average that ends this round (0, 1, …); those of all workers add up to 1. Computed by every worker alike.
   virtual double share_of(int worker, std::uint64_t round) const = 0;
 
+  // At the end of every round.
+  virtual void round_ended() {}
+
+  RunOptimiser& optimiser() { return optimiser_; }
   std::uint64_t round_of(std::uint64_t step) const { return (step - 1) / period_; }
 
  private:

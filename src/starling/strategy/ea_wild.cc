@@ -96,7 +96,7 @@ class EaWild final : public Strategy {
       if (!number) return number.failure();
       constexpr float kLargest = 16'777'215;  // Beyond it a float cannot count.
       STARLING_CHECK(*number < kLargest, std::string("the centre has seen too many exchanges since the last checkpoint to count them"));
-      context().account.applied_in_order(id, static_cast<std::uint64_t>(read_[size_]), static_cast<std::uint64_t>(*number));
+      context().account.applied_in_order(0, id, static_cast<std::uint64_t>(read_[size_]), static_cast<std::uint64_t>(*number));
       STARLING_TRY(centre_->add(0, spring_));
     }
     return collective::broadcast(endpoint(), group_, spring_, representative);

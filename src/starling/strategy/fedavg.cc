@@ -33,6 +33,11 @@ class FedAvg final : public Averaging {
     return static_cast<double>(context().part_samples[static_cast<std::size_t>(worker)]) / all;
   }
 
+  // A client keeps nothing from one round to the next.
+  void round_ended() override {
+    if (context().settings.boolean("reset")) optimiser().reset();
+  }
+
   bool is_chosen(int worker, std::uint64_t round) const {
     choose(round);
     return chosen_[static_cast<std::size_t>(worker)] != 0;
@@ -71,9 +76,10 @@ Description describe_fedavg() {
       "         w = sum over the chosen of (n_j / sum of their n) w_j, with n_j the samples of worker j; all go on from w";
   description.traffic = "every H steps per worker: an all-reduce of n floats; with a codec: P-1 messages of the encoded difference";
   description.paper =
-      "McMahan et al. 2017. The average is formed by an all-reduce instead of a server; the state of the optimizer stays with the client.";
+      "McMahan et al. 2017. The average is formed by an all-reduce instead of a server.";
   description.options = {Option::integer("period", 32, 1, 1'000'000'000, "H: local steps in a round"),
-                         Option::number("fraction", 1, 0, 1, "C: the part of the workers that trains in a round, at least one worker")};
+                         Option::number("fraction", 1, 0, 1, "C: the part of the workers that trains in a round, at least one worker"),
+                         Option::boolean("reset", true, "begin each round with a new optimizer, as clients without memory do")};
   description.sends = Sends::deltas;
   description.places = Places::workers;
   description.lockstep = true;

@@ -62,6 +62,7 @@ std::vector<int> place_ranks(Places places, const Roles& roles) {
   if (places == Places::servers) {
     for (int server = 0; server < roles.servers; ++server) ranks.push_back(roles.server(server));
   }
+  if (places == Places::centre) ranks.push_back(0);
   return ranks;
 }
 

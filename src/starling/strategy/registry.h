@@ -29,7 +29,7 @@ enum class Sends {
 enum class Places {
   workers,  // At every replica.
   servers,  // At every server; each has a part of the weights.
-  centre,   // In a window that all can reach; each worker enters its own.
+  centre,   // In a window at worker 0, by those who make them.
 };
 
 struct Description {
@@ -57,7 +57,7 @@ struct Description {
 
 bool in_lockstep(const Description& description, const Settings& settings);
 
-// The ranks at which every update is to be applied; none where each worker enters its own.
+// The ranks at which every update is to be applied.
 std::vector<int> place_ranks(Places places, const Roles& roles);
 
 class Registry {

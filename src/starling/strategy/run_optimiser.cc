@@ -44,6 +44,12 @@ void RunOptimiser::step_and_add_delta(std::span<float> weights, std::span<const 
   add_floats(delta, difference_);
 }
 
+void RunOptimiser::reset() {
+  listed_ = false;
+  optimiser_->set_steps(0);
+  for (const optim::Optimiser::State& vector : optimiser_->state()) std::fill(vector.values.begin(), vector.values.end(), 0.0F);
+}
+
 void RunOptimiser::list_state(params::StateList& state) {
   if (!listed_) steps_ = optimiser_->steps();
   listed_ = true;

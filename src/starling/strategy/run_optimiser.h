@@ -28,6 +28,9 @@ class RunOptimiser {
   // not look at the weights (no weight decay, not LARS); otherwise it is rounded.
   void step_and_add_delta(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage, std::span<float> delta);
 
+  // All state as at the beginning.
+  void reset();
+
   void list_state(params::StateList& state);
 
  private:
