@@ -14,7 +14,7 @@ struct ExitCode {
   int value = 0;
 };
 inline constexpr int kDiverged = 3;
-inline constexpr int kUnbalanced = 4;  // An update was lost or applied twice: a mistake of the program, or of a strategy.
+inline constexpr int kUnbalanced = 4;     // An update was lost or applied twice: a mistake of the program, or of a strategy.
 inline constexpr int kInterrupted = 130;  // As of a program that SIGINT ends.
 
 void add_collective_command(CLI::App& app);

@@ -47,7 +47,8 @@ void explain(const strategy::Description& description) {
              indented(description.traffic));
   fmt::print("servers   {}\n", description.needs_servers ? "at least one (--servers, default 1)" : "none");
   fmt::print("codecs    {}\n", to_string(description.sends));
-  fmt::print("loss of a worker  {}\n\n", description.survives_lost_worker ? "the others go on" : "ends the run with an error that names it");
+  fmt::print("loss of a worker  {}\n\n",
+             description.survives_lost_worker ? "the others go on" : "ends the run with an error that names it");
   if (description.options.empty()) {
     fmt::print("It has no options.\n\n");
   } else {
@@ -76,7 +77,8 @@ void add_strategies_command(CLI::App& app) {
   auto codecs = std::make_shared<bool>(false);
   command->add_option("name", *name, "The strategy to explain");
   command->add_flag("--codecs", *codecs, "List the codecs instead");
-  command->footer("Examples:\n  starling strategies\n  starling strategies easgd\n  starling train --strategy easgd --workers 4 --set easgd.tau=8");
+  command->footer(
+      "Examples:\n  starling strategies\n  starling strategies easgd\n  starling train --strategy easgd --workers 4 --set easgd.tau=8");
   command->callback([name, codecs] {
     const strategy::Registry registry = strategy::Registry::built_in();
     if (*codecs) {

@@ -111,7 +111,8 @@ void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainR
   }
   if (result.ending == run::Ending::interrupted) {
     say(fmt::format("Interrupted{}. To go on:\n  starling train --resume {}\n",
-                    result.back_to_checkpoint ? "; what came after the last checkpoint will be done again" : "", prepared.directory->path()));
+                    result.back_to_checkpoint ? "; what came after the last checkpoint will be done again" : "",
+                    prepared.directory->path()));
     throw ExitCode{kInterrupted};
   }
   if (result.ending == run::Ending::diverged) {

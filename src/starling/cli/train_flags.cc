@@ -15,8 +15,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       "lenet5, mlp:784-100-10, softmax, cifar10-full, quadratic; a text such as 'dense 100, relu, dense 10'; or torch:FILE [lenet5]");
   command.add_option("--data", flags.data, "A data set, as fashion-mnist or blobs:classes=3 [fashion-mnist]");
   command.add_option("--data-folder", flags.data_folder, "Where the files of the data set are, in place of the usual folders");
-  command.add_option("--strategy", flags.strategy,
-                     "How workers train together: sync, async, easgd, ...; 'starling strategies' lists them [sequential; sync if there are workers]");
+  command.add_option(
+      "--strategy", flags.strategy,
+      "How workers train together: sync, async, easgd, ...; 'starling strategies' lists them [sequential; sync if there are workers]");
   command.add_option("--workers", flags.workers, "Ranks that compute gradients [1]")->check(positive);
   command.add_option("--servers", flags.servers, "Ranks that serve weights, for strategies with servers [1 for those]")->check(count);
   command.add_option("--set", flags.settings, "An option of the strategy, as easgd.rho=0.9; may be given again")->allow_extra_args(false);
@@ -24,10 +25,12 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
                      "What updates are sent as: fp32, fp16, bf16, int8, 1bit, threshold, topk:0.01, randomk, dgc, powersgd [fp32]");
   command.add_option("--partition", flags.partition,
                      "Which worker has which samples: shared, none, dataset, labels or dirichlet:ALPHA [shared]");
-  command.add_option("--delay", flags.delays,
-                     "Before each exchange: all:30ms, one:30ms (worker 1 twice that), gauss:30ms:5ms; may be given again")
+  command
+      .add_option("--delay", flags.delays,
+                  "Before each exchange: all:30ms, one:30ms (worker 1 twice that), gauss:30ms:5ms; may be given again")
       ->allow_extra_args(false);
-  command.add_option("--speed", flags.speeds, "RANKS:FACTOR, as 1:0.5: these compute at half speed; may be given again")->allow_extra_args(false);
+  command.add_option("--speed", flags.speeds, "RANKS:FACTOR, as 1:0.5: these compute at half speed; may be given again")
+      ->allow_extra_args(false);
   command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);
   command.add_option("--batch", flags.batch, "Samples per step and worker [64]")->check(positive);
   command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
@@ -46,8 +49,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
   command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]")
       ->check(count);
-  command.add_option("--checkpoint-every", flags.checkpoint_every,
-                     "Epochs from one checkpoint, at which all workers meet, to the next; 0 for the end only [1]")
+  command
+      .add_option("--checkpoint-every", flags.checkpoint_every,
+                  "Epochs from one checkpoint, at which all workers meet, to the next; 0 for the end only [1]")
       ->check(count);
   command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
   command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]")
@@ -65,7 +69,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       "  starling train --workers 64 --strategy ea-wild --fabric sim --speed 0-7:0.5\n"
       "  starling train --resume runs/a --epochs 20               ten epochs more\n"
       "  starling train --config runs/a/config.toml --seed 2      the same again with another seed\n"
-      "Exit codes: 0 done, 1 failed, 2 a mistake in flags or files, 3 diverged, 4 the books do not balance, 130 interrupted (--resume goes on).");
+      "Exit codes: 0 done, 1 failed, 2 a mistake in flags or files, 3 diverged, 4 the books do not balance, 130 interrupted (--resume goes "
+      "on).");
 }
 
 void apply(const TrainFlags& flags, run::RunConfig& config) {

@@ -84,7 +84,8 @@ std::string summary_of(const run::RunConfig& config, const std::string& director
   if (config.workers > 1 || config.strategy_name() != "sequential") text += ledger::to_text(result.balance);
   text += fmt::format("weights          sha256 {}\n", result.weights_sha256);
   text += fmt::format("run directory    {}\n", directory);
-  if (result.ending == run::Ending::finished && state.test_accuracy) text += fmt::format("more             starling evaluate {}\n", directory);
+  if (result.ending == run::Ending::finished && state.test_accuracy)
+    text += fmt::format("more             starling evaluate {}\n", directory);
   return text;
 }
 

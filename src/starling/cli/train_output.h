@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// What `starling train` prints at the end: a summary for people, one JSON object for programs. The fields are described in docs/training.md and
-// docs/ledger.md.
+// What `starling train` prints at the end: a summary for people, one JSON object for programs. The fields are described in docs/training.md
+// and docs/ledger.md.
 #pragma once
 
 #include <string>

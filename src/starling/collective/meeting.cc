@@ -29,8 +29,8 @@ Rank first_alive(const Endpoint& endpoint) {
 
 bool is_first_alive(const Endpoint& endpoint) { return first_alive(endpoint) == endpoint.rank(); }
 
-Meeting::Meeting(Endpoint& endpoint, fabric::Patience patience) : endpoint_(endpoint), patience_(std::move(patience)), arrived_(static_cast<std::size_t>(endpoint.size())) {}
-
+Meeting::Meeting(Endpoint& endpoint, fabric::Patience patience)
+    : endpoint_(endpoint), patience_(std::move(patience)), arrived_(static_cast<std::size_t>(endpoint.size())) {}
 
 Status Meeting::hold(const std::function<void()>& work) {
   ++number_;
@@ -45,7 +45,8 @@ Status Meeting::hold(const std::function<void()>& work) {
 Status Meeting::lead(const std::function<void()>& work) {
   const auto missing = [&] {
     for (Rank rank = 0; rank < endpoint_.size(); ++rank) {
-      if (rank != endpoint_.rank() && arrived_[static_cast<std::size_t>(rank)] < number_ && endpoint_.peer(rank) == PeerState::alive) return true;
+      if (rank != endpoint_.rank() && arrived_[static_cast<std::size_t>(rank)] < number_ && endpoint_.peer(rank) == PeerState::alive)
+        return true;
     }
     return false;
   };
@@ -64,7 +65,8 @@ Status Meeting::lead(const std::function<void()>& work) {
   }
   work();
   for (Rank rank = 0; rank < endpoint_.size(); ++rank) {
-    if (rank == endpoint_.rank() || endpoint_.peer(rank) != PeerState::alive || arrived_[static_cast<std::size_t>(rank)] > number_) continue;
+    if (rank == endpoint_.rank() || endpoint_.peer(rank) != PeerState::alive || arrived_[static_cast<std::size_t>(rank)] > number_)
+      continue;
     const Status sent = endpoint_.send(rank, kRelease, number_payload(number_));
     if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
   }

@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// The batches of one worker among several. All workers take the same number of steps in an epoch, whatever their parts of the data look like,
-// so that those who wait for each other meet.
+// The batches of one worker among several. All workers take the same number of steps in an epoch, whatever their parts of the data look
+// like, so that those who wait for each other meet.
 //
 //   WorkerBatches batches(parts, "shared", worker, seed);
 //   while (batches.progress().epoch < 3) {
@@ -9,9 +9,9 @@
 //     ...
 //   }
 //
-// With the partition `shared` an epoch is one pass of all workers together over the whole set, in the order in which one worker alone would see it:
-// a step deals the next workers × size samples to the workers. Otherwise it is so many steps as the mean part has batches; a worker goes through
-// its own part in an order of its own, over and over.
+// With the partition `shared` an epoch is one pass of all workers together over the whole set, in the order in which one worker alone would
+// see it: a step deals the next workers × size samples to the workers. Otherwise it is so many steps as the mean part has batches; a worker
+// goes through its own part in an order of its own, over and over.
 #pragma once
 
 #include <cstddef>
@@ -35,13 +35,14 @@ class WorkerBatches {
     double share = 1;                          // Samples × workers / samples of all workers in this step.
   };
 
-  // The next batch of at most `size` samples. A worker that does not take part in the step draws nothing, but its progress is that of the others.
+  // The next batch of at most `size` samples. A worker that does not take part in the step draws nothing, but its progress is that of the
+  // others.
   Draw next(std::size_t size, bool takes_part = true);
 
   // The same for all workers that have taken equally many steps.
   const BatchOrder::Position& progress() const { return shared_ ? order_.position() : progress_; }
-  double epoch() const;                       // As a fraction.
-  std::size_t samples_per_epoch() const;      // Of this worker, on average where they differ.
+  double epoch() const;                   // As a fraction.
+  std::size_t samples_per_epoch() const;  // Of this worker, on average where they differ.
 
   // For checkpoints: together with progress(), the whole state.
   const BatchOrder::Position& order() const { return order_.position(); }
@@ -51,9 +52,9 @@ class WorkerBatches {
   bool shared_;
   int worker_;
   int workers_;
-  BatchOrder order_;                  // Of the whole set with `shared`, else of this worker's part.
-  std::size_t nominal_;               // Samples in an epoch: of all workers with `shared`, else of the mean part.
-  BatchOrder::Position progress_{};   // Unused with `shared`.
+  BatchOrder order_;                 // Of the whole set with `shared`, else of this worker's part.
+  std::size_t nominal_;              // Samples in an epoch: of all workers with `shared`, else of the mean part.
+  BatchOrder::Position progress_{};  // Unused with `shared`.
 };
 
 }  // namespace starling::data

@@ -27,6 +27,11 @@ class MeteredWindow final : public Window {
   Status add(std::size_t offset, std::span<const float> values, Deadline deadline) override {
     return counted(values.size_bytes(), window_->add(offset, values, deadline));
   }
+  Result<float> fetch_add(std::size_t offset, float value, Deadline deadline) override {
+    Result<float> before = window_->fetch_add(offset, value, deadline);
+    if (before && elsewhere_) *bytes_ += sizeof(float);
+    return before;
+  }
 
  private:
   Status counted(std::size_t size_bytes, Status status) {

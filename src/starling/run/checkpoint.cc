@@ -203,7 +203,9 @@ Checkpoint read_folder(const std::string& folder, const std::string& name) {
   try {
     const Json json = Json::parse(reader.read_checked(kState, std::nullopt));
     if (json.at("format") != kFormat) {
-      reader.fail(kState, fmt::format("has the format {}, but this version of starling knows {} only: begin the run anew, or go on with the version it was begun with", json.at("format").dump(), kFormat));
+      reader.fail(kState, fmt::format("has the format {}, but this version of starling knows {} only: begin the run anew, or go on with "
+                                      "the version it was begun with",
+                                      json.at("format").dump(), kFormat));
     }
     checkpoint.state = state_from(json.at("state"));
     checkpoint.config = json.at("config");
@@ -258,8 +260,7 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
       {"model", contents.model},
       {"data", contents.data},
       {"config", contents.config},
-      {"bytes",
-       {{kWeights, header.size() + contents.weights.size_bytes()}, {kVectors, vectors_header.size() + vectors_values.size()}}}};
+      {"bytes", {{kWeights, header.size() + contents.weights.size_bytes()}, {kVectors, vectors_header.size() + vectors_values.size()}}}};
   std::error_code error;
   fs::remove_all(temporary, error);
   make_folders(temporary, kWhat);

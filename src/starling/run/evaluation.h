@@ -15,8 +15,8 @@ namespace starling::run {
 // Loss and correct answers over a set. `predictions` is empty or has one element per sample. Allocates once.
 compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions);
 
-// The same over part `index` of `parts` that the set is cut into; parts begin where batches do, so that the sum over them does not depend on
-// their number but for the rounding of the loss.
+// The same over part `index` of `parts` that the set is cut into; parts begin where batches do, so that the sum over them does not depend
+// on their number but for the rounding of the loss.
 compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index);
 
 // "60000 samples, 10000 to test, …": what tells these data from others of the same name, as when files were exchanged.

@@ -194,9 +194,9 @@ strategy::Roles RunConfig::roles(const strategy::Description& description) const
 }
 
 optim::ScheduleOptions RunConfig::schedule_options() const {
-  optim::ScheduleOptions options = schedule;
-  options.epochs = static_cast<double>(std::max<std::uint64_t>(epochs, 1));
-  return options;
+  optim::ScheduleOptions result = schedule;
+  result.epochs = static_cast<double>(std::max<std::uint64_t>(epochs, 1));
+  return result;
 }
 
 RunConfig parse_run_config(const std::string& text, const std::string& origin) {
@@ -351,7 +351,8 @@ void parse_setting(const std::string& text, std::string_view what, RunConfig& co
   constexpr std::string_view kValid = "STRATEGY.OPTION=VALUE, as in easgd.rho=0.9";
   const std::size_t equals = text.find('=');
   const std::size_t dot = text.find('.');
-  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || equals == dot + 1 || equals + 1 == text.size()) {
+  if (equals == std::string::npos || dot == std::string::npos || dot > equals || dot == 0 || equals == dot + 1 ||
+      equals + 1 == text.size()) {
     throw UserError(fmt::format("{} is '{}', but it is given as {}", what, text, kValid));
   }
   const std::string strategy = text.substr(0, dot);
@@ -366,7 +367,9 @@ void parse_setting(const std::string& text, std::string_view what, RunConfig& co
 void parse_delay(const std::string& text, std::string_view what, RunConfig& config) {
   constexpr std::string_view kValid = "all:TIME, one:TIME or gauss:TIME:DEVIATION, as in all:30ms or gauss:30ms:5ms";
   const std::vector<std::string_view> parts = split(text, ':');
-  const auto refuse = [&](const std::string& why) { throw UserError(fmt::format("{} is '{}', but it is given as {}{}", what, text, kValid, why)); };
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(fmt::format("{} is '{}', but it is given as {}{}", what, text, kValid, why));
+  };
   const std::size_t expected = parts[0] == "gauss" ? 3 : 2;
   if ((parts[0] != "all" && parts[0] != "one" && parts[0] != "gauss") || parts.size() != expected) {
     refuse(nearest_name_hint(parts[0], {"all", "one", "gauss"}).empty() ? "" : "." + nearest_name_hint(parts[0], {"all", "one", "gauss"}));

@@ -36,10 +36,10 @@ struct RunConfig {
 
   std::string partition = "shared";  // Which worker has which samples (data/partition.h).
 
-  std::string strategy{};                          // "" for sequential with one worker and sync with more.
-  std::map<std::string, std::string> options{};    // Of the strategy; those left out have their defaults.
+  std::string strategy{};                        // "" for sequential with one worker and sync with more.
+  std::map<std::string, std::string> options{};  // Of the strategy; those left out have their defaults.
   int workers = 1;
-  std::optional<int> servers{};                    // Without a value: one where the strategy has servers, else none.
+  std::optional<int> servers{};  // Without a value: one where the strategy has servers, else none.
   std::string codec = "fp32";
 
   std::uint64_t epochs = 3;
@@ -90,8 +90,8 @@ void parse_batch_warmup(const std::string& text, std::string_view what, optim::S
 // Reads "NAME.OPTION=VALUE" into the options. Throws UserError if NAME is not the strategy of the run.
 void parse_setting(const std::string& text, std::string_view what, RunConfig& config);
 
-// Reads "all:30ms", "one:30ms" (twice as long on worker 1) or "gauss:30ms:5ms" into delays that every worker meets between computing a gradient
-// and sending it.
+// Reads "all:30ms", "one:30ms" (twice as long on worker 1) or "gauss:30ms:5ms" into delays that every worker meets between computing a
+// gradient and sending it.
 void parse_delay(const std::string& text, std::string_view what, RunConfig& config);
 
 // Reads "RANKS:FACTOR", as in "1:0.5" or "2-3:0.25", into a speed.

@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Brings the workers of one process to a halt between two steps: for a checkpoint, or because the run was interrupted. Workers that wait for each
-// other in every step must all halt after the same one.
+// Brings the workers of one process to a halt between two steps: for a checkpoint, or because the run was interrupted. Workers that wait
+// for each other in every step must all halt after the same one.
 //
 //   while (gate.may_begin(next_step)) { ... }
 //   gate.halt();          // From any worker; the others come to a halt at the next step they may not begin.

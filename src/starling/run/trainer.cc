@@ -46,7 +46,8 @@ Status name_the_lost(Status status, const Endpoint& endpoint) {
   for (const fabric::Departure& departure : endpoint.departures()) {
     if (departure.state != fabric::PeerState::lost) continue;
     Failure failure = status.failure();
-    failure.detail += fmt::format("{}rank {} was lost at {}", failure.detail.empty() ? "" : "; ", departure.rank, format_duration(departure.time));
+    failure.detail +=
+        fmt::format("{}rank {} was lost at {}", failure.detail.empty() ? "" : "; ", departure.rank, format_duration(departure.time));
     return failure;
   }
   return status;
@@ -83,13 +84,13 @@ struct Trainer::Worker {
   compute::Replica& replica;
   data::WorkerBatches batches;
   WorkerState state{};
-  std::vector<float> model;            // What its strategy says the result is.
+  std::vector<float> model;             // What its strategy says the result is.
   std::vector<float> buffers_before{};  // The batch, where it may have to be skipped.
-  std::vector<float> weights_aside{};  // While the replica evaluates the model.
-  compute::Evaluation evaluation{};    // Of its part of the test set.
+  std::vector<float> weights_aside{};   // While the replica evaluates the model.
+  compute::Evaluation evaluation{};     // Of its part of the test set.
   double last_lr = 0;
   std::size_t last_batch = 0;
-  bool lost = false;                   // As of the last meeting.
+  bool lost = false;  // As of the last meeting.
   Counters counters{};
 };
 
@@ -262,7 +263,9 @@ void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
   const auto parts = std::count_if(workers_.begin(), workers_.end(), there);
   // Zero units: evaluating is looking at the run, which in the simulator takes no time.
   endpoint.compute(0, [&] {
-    worker.look_at(model_, [&] { worker.evaluation = evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index)); });
+    worker.look_at(model_, [&] {
+      worker.evaluation = evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index));
+    });
   });
 }
 
@@ -296,7 +299,8 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
   }
   const data::WorkerBatches::Draw draw = worker.batches.next(worker.last_batch, strategy.takes_part(number));
   const data::Batch batch{.samples = &dataset_.train, .indices = draw.indices, .number = number};
-  const bool recorded = metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
+  const bool recorded =
+      metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
 
   const Time begin = endpoint.now();
   std::copy_n(worker.buffers().begin(), worker.buffers_before.size(), worker.buffers_before.begin());
@@ -376,8 +380,8 @@ void Trainer::look_around(Endpoint& endpoint) {
   last_seen_ = std::max(last_seen_, now);
   if (!interrupted_ && options_.stop && options_.stop()) {
     interrupted_ = true;
-    // Halting workers that do not wait for each other changes their course. In the simulator a run must not depend on when it was interrupted,
-    // so it goes back to the last checkpoint instead.
+    // Halting workers that do not wait for each other changes their course. In the simulator a run must not depend on when it was
+    // interrupted, so it goes back to the last checkpoint instead.
     if (config_.fabric.name == "sim" && !lockstep_) {
       given_up_ = true;
     } else {
@@ -634,7 +638,8 @@ void Trainer::save(strategy::Strategy& strategy, Saved& saved) {
   params::StateList list;
   strategy.list_state(list);
   saved = {};
-  for (const params::StateList::Vector& vector : list.vectors()) saved.vectors[vector.name].assign(vector.values.begin(), vector.values.end());
+  for (const params::StateList::Vector& vector : list.vectors())
+    saved.vectors[vector.name].assign(vector.values.begin(), vector.values.end());
   for (const params::StateList::Number& number : list.numbers()) saved.numbers[number.name] = *number.value;
 }
 

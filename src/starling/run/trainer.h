@@ -7,9 +7,9 @@
 //   trainer.run();
 //   trainer.result();
 //
-// A run is made of stretches. In a stretch workers compute and exchange; at its end they drain everything that is under way, meet, look at the
-// model, write a checkpoint, and begin the next stretch from what the checkpoint holds, exactly as a new process would. So going on is the
-// same as resuming: in the simulator a run that was stopped and resumed is, bit for bit, one that never was. Stretches end at epochs
+// A run is made of stretches. In a stretch workers compute and exchange; at its end they drain everything that is under way, meet, look at
+// the model, write a checkpoint, and begin the next stretch from what the checkpoint holds, exactly as a new process would. So going on is
+// the same as resuming: in the simulator a run that was stopped and resumed is, bit for bit, one that never was. Stretches end at epochs
 // (RunConfig::checkpoint_every), after some time (checkpoint_interval), and when the run is interrupted.
 #pragma once
 
@@ -74,17 +74,17 @@ struct TrainResult {
   double epochs = 0;                   // Done, as a fraction.
   std::optional<double> train_loss{};  // Of the last epoch, complete or not.
   std::string weights_sha256{};
-  std::string checkpoint{};    // The path of the last one written or read; empty without a run directory.
-  ledger::Balance balance{};   // The books of the whole run, what was done before it was resumed included.
+  std::string checkpoint{};         // The path of the last one written or read; empty without a run directory.
+  ledger::Balance balance{};        // The books of the whole run, what was done before it was resumed included.
   bool back_to_checkpoint = false;  // Interrupted where no checkpoint could be written: what came after the last is to be done again.
-  std::vector<int> lost{};     // Workers that were lost, where the others finished without them.
+  std::vector<int> lost{};          // Workers that were lost, where the others finished without them.
 };
 
 // What a trainer works with, besides model and data. All of it is optional, and outlives the trainer.
 struct TrainerOptions {
   RunDirectory* directory = nullptr;  // Without one nothing is written.
   TrainObserver* observer = nullptr;
-  std::function<bool()> stop{};  // Asked after every step, by one worker at a time; true ends the run with a checkpoint.
+  std::function<bool()> stop{};                  // Asked after every step, by one worker at a time; true ends the run with a checkpoint.
   const strategy::Registry* registry = nullptr;  // Without one, the built-in strategies.
 };
 
@@ -184,13 +184,13 @@ class Trainer {
   bool over_ = false;
   bool epoch_ends_now_ = false;  // At this meeting; likewise below.
   bool evaluates_now_ = false;
-  std::optional<std::uint64_t> recorded_epoch_;  // The last whose end was recorded.
+  std::optional<std::uint64_t> recorded_epoch_;     // The last whose end was recorded.
   std::optional<std::uint64_t> checkpointed_step_;  // The step of the last checkpoint written or read.
   Time begin_ = Time::zero();                       // When this process began with the run.
   Time clock_ = Time::zero();                       // When training went on after the last pause.
   Time last_report_ = Time::zero();
   Time last_checkpoint_ = Time::zero();
-  Time last_seen_ = Time::zero();  // The latest time of a step or a meeting.
+  Time last_seen_ = Time::zero();     // The latest time of a step or a meeting.
   double earlier_total_seconds_ = 0;  // Of the run before it was resumed; likewise below.
   double earlier_seconds_ = 0;
   double earlier_epochs_ = 0;

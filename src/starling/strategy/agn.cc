@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Accumulated gradient normalisation (Hermans, Spanakis, Moeckel, ACML 2017): a worker explores k steps on its own and commits their mean, so that
-// the size of what a server applies does not grow with k.
+// Accumulated gradient normalisation (Hermans, Spanakis, Moeckel, ACML 2017): a worker explores k steps on its own and commits their mean,
+// so that the size of what a server applies does not grow with k.
 #include "starling/strategy/delta_server.h"
 #include "starling/strategy/methods.h"
 

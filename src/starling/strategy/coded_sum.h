@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// A sum over all workers of vectors that travel through a codec: each encodes its own once and sends it to all others; all decode all, in the
-// order of ranks, so that they have the same sum, bit for bit. With the codec fp32 it is an all-reduce.
+// A sum over all workers of vectors that travel through a codec: each encodes its own once and sends it to all others; all decode all, in
+// the order of ranks, so that they have the same sum, bit for bit. With the codec fp32 it is an all-reduce.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,9 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Delay-compensated ASGD (Zheng et al., "Asynchronous stochastic gradient descent with delay compensation", ICML 2017, equations 10 and 14): a
-// gradient that comes late is corrected to first order towards what it would have been at the server's weights now, with g⊙g in place of the
-// Hessian. The compensated gradient then goes through the run's optimiser; with plain SGD that is the paper's rule. Constant λ, or
-// adaptive: λ_t = λ₀ / sqrt(MS + ε), MS = m MS + (1 - m) g².
+// Delay-compensated ASGD (Zheng et al., "Asynchronous stochastic gradient descent with delay compensation", ICML 2017, equations 10 and
+// 14): a gradient that comes late is corrected to first order towards what it would have been at the server's weights now, with g⊙g in
+// place of the Hessian. The compensated gradient then goes through the run's optimiser; with plain SGD that is the paper's rule. Constant
+// λ, or adaptive: λ_t = λ₀ / sqrt(MS + ε), MS = m MS + (1 - m) g².
 #include <cmath>
 #include <vector>
 
@@ -92,10 +92,9 @@ Description describe_dc_asgd() {
       "         adaptive: lambda / sqrt(MS + 1e-7) in place of lambda, with MS = decay MS + (1 - decay) g*g";
   description.traffic = "as async; a server keeps n/S floats more per worker";
   description.paper = "Zheng et al. 2017. lambda = 0 is async, bit for bit. Useful: about 0.04 constant, 2 adaptive.";
-  description.options = {
-      Option::number("lambda", 0.04, 0, 1e6, "strength of the compensation; adaptive: its lambda_0"),
-      Option::boolean("adaptive", false, "divide lambda by the root of a running mean of g*g"),
-      Option::number("decay", 0.95, 0, 0.999999, "m of that mean"), staleness_lr_option()};
+  description.options = {Option::number("lambda", 0.04, 0, 1e6, "strength of the compensation; adaptive: its lambda_0"),
+                         Option::boolean("adaptive", false, "divide lambda by the root of a running mean of g*g"),
+                         Option::number("decay", 0.95, 0, 0.999999, "m of that mean"), staleness_lr_option()};
   description.sends = Sends::gradients;
   description.places = Places::servers;
   description.needs_servers = true;

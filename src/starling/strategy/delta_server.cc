@@ -30,9 +30,7 @@ Status DeltaServer::push_delta(const Step& step, double factor, bool with_pull) 
   return status;
 }
 
-Status DeltaServer::flush(std::span<const float> /*weights*/) {
-  return steps_ == 0 ? Status{} : push_delta(last_, flush_factor(), false);
-}
+Status DeltaServer::flush(std::span<const float> /*weights*/) { return steps_ == 0 ? Status{} : push_delta(last_, flush_factor(), false); }
 
 void DeltaServer::apply(const Update& update, std::span<float> weights) {
   if (update.scale == 1) {

@@ -1,8 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // Downpour SGD (Dean et al., "Large scale distributed deep networks", NIPS 2012): a worker moves on its own, pushes what it has accumulated
-// every n_push steps and takes the server's weights every n_fetch steps. Here the optimiser is on the worker and the server adds differences;
-// the paper's AdaGrad on the server is what `async` with --optimizer adagrad does for n_push = n_fetch = 1.
+// every n_push steps and takes the server's weights every n_fetch steps. Here the optimiser is on the worker and the server adds
+// differences; the paper's AdaGrad on the server is what `async` with --optimizer adagrad does for n_push = n_fetch = 1.
 #include "starling/strategy/delta_server.h"
 #include "starling/strategy/methods.h"
 

@@ -4,8 +4,10 @@
 // averaging with a centre that nobody locks. The centre is a window at worker 0; a worker reads it and adds to it whenever it likes, while
 // others do the same. Workers may form groups that are synchronous inside, of which one member exchanges with the centre for all.
 //
-// The window has one component more than the model: a count of the exchanges, from which each takes a number (fetch_add) just before it adds.
-// The numbers put all exchanges into one order, so that what a worker had read and what came before its own is known exactly.
+// The window has one component more than the model: a count of the exchanges, from which each takes a number (fetch_add) just before it
+// adds. The numbers put all exchanges into one order, so that what a worker had read and what came before its own is known exactly.
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "starling/base/error.h"
@@ -16,8 +18,6 @@
 #include "starling/strategy/methods.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/shards.h"
-
-#include <fmt/format.h>
 
 namespace starling::strategy {
 namespace {
@@ -159,15 +159,16 @@ Description describe_ea_wild() {
       "every tau-th step, whenever a worker is ready, both from the values before the step and without any lock:\n"
       "worker   w_j = w_j - (optimizer step with g_j) - alpha (w_j - c)\n"
       "centre   c = c + alpha (w_j - c), component by component\n"
-      "groups   members average their gradients; one of them exchanges with the centre for all. alpha = lr rho, or beta / groups. The result is c";
+      "groups   members average their gradients; one of them exchanges with the centre for all. alpha = lr rho, or beta / groups. The "
+      "result is c";
   description.traffic =
       "every tau steps per group: n + 1 floats read from a window at worker 0, n added to it; inside groups: an all-reduce per step";
   description.paper = "Wongpanich, You and Demmel 2020.";
   description.options = elastic_options();
   description.options.push_back(Option::integer("tau", 1, 1, 1'000'000'000, "steps from one exchange to the next"));
   description.options.push_back(Option::integer("group", 1, 1, 100'000, "workers in a group; must divide their number"));
-  description.options.push_back(
-      Option::choice("representative", "fixed", {"fixed", "random"}, "who exchanges for a group: its first member, or another one each time"));
+  description.options.push_back(Option::choice("representative", "fixed", {"fixed", "random"},
+                                               "who exchanges for a group: its first member, or another one each time"));
   description.sends = Sends::weights;
   description.places = Places::centre;
   description.survives_lost_worker = true;

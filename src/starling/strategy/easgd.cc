@@ -1,10 +1,10 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Elastic averaging (Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015): workers keep weights of their own, and a
-// spring pulls each of them and a common centre towards each other. Here the centre is on the servers, and one worker at a time exchanges with
-// it: in round-robin order, or as they come. Both sides move from the same snapshot, taken before the worker's gradient step. The worker's own step
-// is the run's optimiser's (the paper's EASGD with --optimizer sgd); ea-msgd takes Nesterov's momentum. The spring is not part of
-// the momentum. The result is the centre.
+// Elastic averaging (Zhang, Choromanska, LeCun, "Deep learning with elastic averaging SGD", NIPS 2015): workers keep weights of their own,
+// and a spring pulls each of them and a common centre towards each other. Here the centre is on the servers, and one worker at a time
+// exchanges with it: in round-robin order, or as they come. Both sides move from the same snapshot, taken before the worker's gradient
+// step. The worker's own step is the run's optimiser's (the paper's EASGD with --optimizer sgd); ea-msgd takes Nesterov's momentum. The
+// spring is not part of the momentum. The result is the centre.
 #include <algorithm>
 
 #include "starling/base/floats.h"
@@ -131,7 +131,8 @@ Description describe_easgd() {
   description.name = "easgd";
   description.summary = "elastic averaging: a spring between every worker and a centre; one worker at a time, in turn";
   description.rule = kRule;
-  description.paper = "Zhang, Choromanska and LeCun 2015; with --optimizer sgd exactly its EASGD. beta / P is the choice of its authors' code.";
+  description.paper =
+      "Zhang, Choromanska and LeCun 2015; with --optimizer sgd exactly its EASGD. beta / P is the choice of its authors' code.";
   description.make = [](Context context) { return std::make_unique<Easgd>(std::move(context)); };
   return description;
 }

@@ -1,8 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Federated averaging (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017): in every round
-// a fraction of the clients trains on its own samples, and all go on from their average, weighted by how many samples each has. There is no
-// separate server: every worker learns the average by an all-reduce, to which clients that sit the round out add nothing.
+// Federated averaging (McMahan et al., "Communication-efficient learning of deep networks from decentralized data", AISTATS 2017): in every
+// round a fraction of the clients trains on its own samples, and all go on from their average, weighted by how many samples each has. There
+// is no separate server: every worker learns the average by an all-reduce, to which clients that sit the round out add nothing.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -75,8 +75,7 @@ Description describe_fedavg() {
       "round    a fraction C of the workers is chosen at random; each of them takes H local steps from w\n"
       "         w = sum over the chosen of (n_j / sum of their n) w_j, with n_j the samples of worker j; all go on from w";
   description.traffic = "every H steps per worker: an all-reduce of n floats; with a codec: P-1 messages of the encoded difference";
-  description.paper =
-      "McMahan et al. 2017. The average is formed by an all-reduce instead of a server.";
+  description.paper = "McMahan et al. 2017. The average is formed by an all-reduce instead of a server.";
   description.options = {Option::integer("period", 32, 1, 1'000'000'000, "H: local steps in a round"),
                          Option::number("fraction", 1, 0, 1, "C: the part of the workers that trains in a round, at least one worker"),
                          Option::boolean("reset", true, "begin each round with a new optimizer, as clients without memory do")};

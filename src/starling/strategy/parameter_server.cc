@@ -147,7 +147,8 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
     Result<Incoming> incoming = part.reply->parse(std::move(*message));
     if (!incoming) return incoming.failure();
     const std::span<const float> values = incoming->tensor.as<float>();
-    STARLING_CHECK(values.size() == part.size, fmt::format("server {} sent {} floats instead of {}", part.server, values.size(), part.size));
+    STARLING_CHECK(values.size() == part.size,
+                   fmt::format("server {} sent {} floats instead of {}", part.server, values.size(), part.size));
     std::copy(values.begin(), values.end(), weights.begin() + static_cast<std::ptrdiff_t>(part.begin));
     part.pulled = std::move(incoming->stamp);
     newest = std::max(newest, part.pulled.version);
@@ -280,7 +281,12 @@ void ParameterServer::apply_push(const Incoming& incoming) {
   const std::uint64_t staleness = version_ - stamp.version;
   const double scale = staleness_scale(context().settings.choice("staleness_lr"), staleness);
   const double lr = std::abs(stamp.value);
-  context().account.applied(stamp, version_, context().account.contents());
+  if (answers_with_old_weights()) {
+    // What is applied is computed here and now, from the weights as they are.
+    context().account.applied_fresh(stamp.id);
+  } else {
+    context().account.applied(stamp, version_, context().account.contents());
+  }
   apply({.worker = incoming.source,
          .values = values,
          .stamp = stamp,

@@ -1,8 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// What all strategies with servers have in common: the flat vector is split over S servers, workers push updates to and pull weights from all of
-// them, and every pull says the version of every part. A strategy decides when to push what (the worker's side: exchange()) and what a server
-// does with it (the server's side: apply()).
+// What all strategies with servers have in common: the flat vector is split over S servers, workers push updates to and pull weights from
+// all of them, and every pull says the version of every part. A strategy decides when to push what (the worker's side: exchange()) and what
+// a server does with it (the server's side: apply()).
 //
 //   worker                                   server s
 //   start     worker 0: first weights ──────▶ keeps its part
@@ -10,8 +10,8 @@
 //   exchange  push update (and pull) ───────▶ apply(); reply
 //   finish    finish ───────────────────────▶ when all have come: reply to all
 //
-// Messages from one worker arrive in order, so a finish comes after all pushes. A worker lends its gradient to the servers while it waits for
-// their reply, and a reply shares the server's memory, which the server copies only if it has to write while a worker still reads.
+// Messages from one worker arrive in order, so a finish comes after all pushes. A worker lends its gradient to the servers while it waits
+// for their reply, and a reply shares the server's memory, which the server copies only if it has to write while a worker still reads.
 #pragma once
 
 #include <memory>
@@ -66,8 +66,8 @@ class ParameterServer : public Strategy {
   virtual void apply(const Update& update, std::span<float> weights) = 0;
   // A worker has been given these weights.
   virtual void pulled(fabric::Rank worker, const tensor::Tensor& weights) { (void)worker, (void)weights; }
-  // Whether the reply to this worker, whose clock (its last update's number) is given, must wait for others. `clocks` are those of the workers
-  // that are at work.
+  // Whether the reply to this worker, whose clock (its last update's number) is given, must wait for others. `clocks` are those of the
+  // workers that are at work.
   virtual bool must_wait(std::uint64_t clock, std::span<const std::uint64_t> clocks) const {
     (void)clock, (void)clocks;
     return false;
@@ -113,12 +113,12 @@ class ParameterServer : public Strategy {
   std::optional<tensor::Channel> replies_;
   tensor::Tensor weights_;
   std::uint64_t version_ = 0;
-  std::vector<std::uint64_t> clocks_;                // By worker, as everything below.
-  std::vector<std::uint64_t> clocks_at_work_;        // Only of those at work.
-  std::vector<char> finished_;                       // Not vector<bool>, which is no vector.
-  std::vector<char> at_work_;                        // There, and not finished.
-  std::vector<char> waiting_;                        // For a reply.
-  std::vector<std::optional<Stalled>> stalled_;      // Pushes that wait for their turn.
+  std::vector<std::uint64_t> clocks_;            // By worker, as everything below.
+  std::vector<std::uint64_t> clocks_at_work_;    // Only of those at work.
+  std::vector<char> finished_;                   // Not vector<bool>, which is no vector.
+  std::vector<char> at_work_;                    // There, and not finished.
+  std::vector<char> waiting_;                    // For a reply.
+  std::vector<std::optional<Stalled>> stalled_;  // Pushes that wait for their turn.
 };
 
 // The option that all of them have, and the one line about it.

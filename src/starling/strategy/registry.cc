@@ -35,15 +35,16 @@ void check_codec(const Description& description, const std::string& codec, const
   const std::string& name = description.name;
   if (description.sends == Sends::nothing) throw UserError(fmt::format("strategy {} sends nothing, so --codec {} has no use", name, codec));
   if (description.sends == Sends::weights) {
-    throw UserError(fmt::format(
-        "strategy {} sends weights, not gradients or differences: what --codec {} leaves out would be missing from the model", name, codec));
+    throw UserError(
+        fmt::format("strategy {} sends weights, not gradients or differences: what --codec {} leaves out would be missing from the model",
+                    name, codec));
   }
   if (!codec_has_momentum(codec)) return;
   if (description.sends == Sends::deltas) {
-    throw UserError(
-        fmt::format("--codec {} corrects the momentum of gradients, but strategy {} sends differences of weights, which have it already; try "
-                    "topk",
-                    codec, name));
+    throw UserError(fmt::format(
+        "--codec {} corrects the momentum of gradients, but strategy {} sends differences of weights, which have it already; try "
+        "topk",
+        codec, name));
   }
   const std::vector<std::string> fitting{"sgd", "momentum", "nesterov"};
   if (std::find(fitting.begin(), fitting.end(), optimiser.name) == fitting.end()) {
@@ -90,7 +91,8 @@ Registry Registry::built_in() {
 void Registry::add(Description description) {
   STARLING_CHECK(!description.name.empty() && description.make, std::string("a strategy needs a name and a way to make it"));
   (void)Settings(description.name, description.options);  // Checks that the defaults fit.
-  const auto same = std::find_if(descriptions_.begin(), descriptions_.end(), [&](const Description& one) { return one.name == description.name; });
+  const auto same =
+      std::find_if(descriptions_.begin(), descriptions_.end(), [&](const Description& one) { return one.name == description.name; });
   if (same == descriptions_.end()) {
     descriptions_.push_back(std::move(description));
   } else {

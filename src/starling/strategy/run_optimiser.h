@@ -24,8 +24,8 @@ class RunOptimiser {
 
   void step(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage);
 
-  // Moves the weights as step() does and adds the difference to `delta`. The difference is what the rule takes off, exactly, where the rule does
-  // not look at the weights (no weight decay, not LARS); otherwise it is rounded.
+  // Moves the weights as step() does and adds the difference to `delta`. The difference is what the rule takes off, exactly, where the rule
+  // does not look at the weights (no weight decay, not LARS); otherwise it is rounded.
   void step_and_add_delta(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage, std::span<float> delta);
 
   // All state as at the beginning.

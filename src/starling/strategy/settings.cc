@@ -115,7 +115,8 @@ void Settings::set(const std::string& name, const std::string& value) {
 
 const Option& Settings::find(const std::string& name, Option::Kind kind) const {
   const auto option = std::find_if(options_.begin(), options_.end(), [&](const Option& one) { return one.name == name; });
-  STARLING_CHECK(option != options_.end() && option->kind == kind, fmt::format("{} asks for an option '{}' it did not describe", strategy_, name));
+  STARLING_CHECK(option != options_.end() && option->kind == kind,
+                 fmt::format("{} asks for an option '{}' it did not describe", strategy_, name));
   return *option;
 }
 

@@ -9,8 +9,8 @@
 
 namespace starling::strategy {
 
-// The part of a layout from `begin` on, as a layout of its own. A slice that is cut keeps its whole rows as a matrix; pieces of rows before and
-// after become slices of one dimension.
+// The part of a layout from `begin` on, as a layout of its own. A slice that is cut keeps its whole rows as a matrix; pieces of rows before
+// and after become slices of one dimension.
 params::Layout part_of(const params::Layout& layout, std::size_t begin, std::size_t size);
 
 // All parameters, without buffers.

@@ -1,9 +1,9 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Stale synchronous parallel (Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013): a worker
-// that has finished clock c may start the next only if the slowest worker has finished clock c - s. Workers run the optimiser and push
-// differences, so with s = 0 and an optimiser that is linear in the gradient (sgd, momentum, nesterov) it is synchronous SGD, up to the order in
-// which floats are added.
+// Stale synchronous parallel (Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", NIPS 2013): a
+// worker that has finished clock c may start the next only if the slowest worker has finished clock c - s. Workers run the optimiser and
+// push differences, so with s = 0 and an optimiser that is linear in the gradient (sgd, momentum, nesterov) it is synchronous SGD, up to
+// the order in which floats are added.
 #include <algorithm>
 
 #include "starling/base/floats.h"

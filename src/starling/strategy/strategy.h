@@ -60,8 +60,8 @@ struct Context {
   std::string codec = "fp32";
   std::vector<std::uint64_t> part_samples{};  // How many samples each worker has.
   std::uint64_t seed = 1;
-  fabric::Patience patience{};                // For waits that last as long as others compute.
-  bool skips_not_finite = false;              // A gradient that is not finite is left out, and the run goes on.
+  fabric::Patience patience{};    // For waits that last as long as others compute.
+  bool skips_not_finite = false;  // A gradient that is not finite is left out, and the run goes on.
 };
 
 // One gradient that is ready.

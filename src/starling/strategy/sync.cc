@@ -1,7 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Synchronous SGD by all-reduce: P workers with a batch of B/P samples take the steps of one worker with a batch of B, up to the order in which
-// floats are added. Every worker has the optimiser, and all of them the same state.
+// Synchronous SGD by all-reduce: P workers with a batch of B/P samples take the steps of one worker with a batch of B, up to the order in
+// which floats are added. Every worker has the optimiser, and all of them the same state.
 #include <algorithm>
 #include <string>
 #include <vector>
