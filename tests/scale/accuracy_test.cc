@@ -16,8 +16,8 @@ TrainResult train(const RunConfig& config) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   const std::unique_ptr<compute::Replica> replica =
       compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), 0);
-  Trainer trainer(config, *replica, dataset, {});
-  make_fabric(config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); }).rethrow();
+  Trainer trainer(config, {replica.get()}, dataset, {});
+  trainer.run();
   return trainer.result();
 }
 

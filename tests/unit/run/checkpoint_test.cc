@@ -38,12 +38,21 @@ class CheckpointTest : public testing::Test {
     state.skipped = 1;
     state.seconds = 0.1 + 0.2;
     state.total_seconds = 4;
-    state.epoch_loss_sum = 1.0 / 3;
-    state.epoch_samples = 7;
     state.train_loss = 0.7;
     state.test_accuracy = 0.9;
-    state.optimiser_steps = step;
     state.metrics_bytes = 12345;
+    state.stretches = 3;
+    state.clock = Time(1'234'567'890'123);
+    state.workers = {{.progress = {.epoch = 2, .sample = 5, .number = step},
+                      .order = {.epoch = 1, .sample = 4, .number = 3},
+                      .samples = 99,
+                      .skipped = 1,
+                      .skipped_in_a_row = 1,
+                      .epoch_loss_sum = 1.0 / 3,
+                      .epoch_samples = 7},
+                     {}};
+    state.numbers = {{"rank0/optimizer/steps", step}};
+    state.ledger = "{\"a\": 1}";
     return state;
   }
 
@@ -55,7 +64,7 @@ class CheckpointTest : public testing::Test {
                          .data = "some data",
                          .layout = layout_,
                          .weights = weights_,
-                         .optimiser = {{.name = "momentum", .values = velocity_}}});
+                         .vectors = {{.name = "rank0/optimizer/momentum", .values = velocity_}}});
   }
 
   std::string refusal(const std::string& name = "latest") const {
@@ -87,8 +96,8 @@ TEST_F(CheckpointTest, WhatWasWrittenIsRead) {
     EXPECT_EQ(read.model, "a model");
     EXPECT_EQ(read.weights.layout, layout_);
     EXPECT_EQ(read.weights.values, weights_);
-    EXPECT_EQ(read.optimiser.layout.slices()[0].name, "momentum");
-    EXPECT_EQ(read.optimiser.values, velocity_);
+    EXPECT_EQ(read.vectors.layout.slices()[0].name, "rank0/optimizer/momentum");
+    EXPECT_EQ(read.vectors.values, velocity_);
   }
 }
 
@@ -140,7 +149,7 @@ TEST_F(CheckpointTest, ATruncatedFileIsRefusedWithTheReason) {
 // One byte after the other, in every file.
 TEST_F(CheckpointTest, AnyAlteredByteIsNoticed) {
   (void)write(7);
-  for (const char* file : {"weights.safetensors", "optimizer.safetensors", "state.json", "SHA256SUMS"}) {
+  for (const char* file : {"weights.safetensors", "state.safetensors", "state.json", "SHA256SUMS"}) {
     const std::string place = path("step-00000007/") + file;
     const std::string good = read_file(place, "test");
     for (std::size_t i = 0; i < good.size(); i += 7) {
@@ -174,8 +183,8 @@ TEST_F(CheckpointTest, WhatIsMissingIsNamed) {
   (void)write(7);
   EXPECT_NE(refusal("8").find("there is no checkpoint 'step-00000008'"), std::string::npos);
   EXPECT_NE(refusal("8").find("Did you mean 'step-00000007'?"), std::string::npos);
-  fs::remove(path("step-00000007/optimizer.safetensors"));
-  EXPECT_NE(refusal().find("optimizer.safetensors is missing"), std::string::npos) << refusal();
+  fs::remove(path("step-00000007/state.safetensors"));
+  EXPECT_NE(refusal().find("state.safetensors is missing"), std::string::npos) << refusal();
   (void)write(9);
   fs::remove(path("latest"));
   EXPECT_EQ(store_.read("latest").name, "step-00000009");  // As when the process died just before it wrote it.

@@ -185,7 +185,7 @@ TEST(RunConfig, WhatIsWrongIsSaidWithLineAndKey) {
   expect_error("[schedule]\nmilestones = 3", {"test.toml:2", "a list of numbers"});
   expect_error("[schedule]\nmilestones = [\"a\"]", {"test.toml:2", "a list of numbers"});
   expect_error("[run]\ncheckpoint_interval = 60", {"test.toml:2", "run.checkpoint_interval"});
-  expect_error("[fabric]\nranks = 4", {"fabric.ranks is 4", "one worker"});
+  expect_error("[fabric]\nranks = 4", {"fabric.ranks is 4", "1 workers and 0 servers are 1 ranks"});
   expect_error("[fabric]\nseed = 4\n[run]\nseed = 5", {"test.toml:4", "run.seed is 5, but fabric.seed is 4"});
   expect_error("[fabric]\nname = \"treads\"", {"Did you mean 'threads'?"});
   expect_error("[model]\nname = \"\"", {"the model is ''"});

@@ -42,11 +42,10 @@ class TrainerTest : public testing::Test {
 
   TrainResult train(const RunConfig& run_config, SmallReplica& replica, TrainerOptions options = {},
                     const Checkpoint* checkpoint = nullptr) {
-    Trainer trainer(run_config, replica, dataset_, std::move(options));
+    Trainer trainer(run_config, {&replica}, dataset_, std::move(options));
     if (checkpoint != nullptr) trainer.restore(*checkpoint);
-    const fabric::RunReport report = make_fabric(run_config.fabric)->run([&](fabric::Endpoint& endpoint) { return trainer.run(endpoint); });
-    report.rethrow();
-    EXPECT_TRUE(report.ok()) << report.summary();
+    trainer.run();
+    EXPECT_TRUE(trainer.result().balance.balanced);
     return trainer.result();
   }
 
@@ -241,7 +240,7 @@ TEST_F(TrainerTest, ACheckpointThatDoesNotBelongIsRefused) {
   const Checkpoint checkpoint = CheckpointStore(path("a") + "/checkpoints").read("latest");
   const auto refusal = [&](const RunConfig& run_config, int inputs) -> std::string {
     SmallReplica replica(inputs);
-    Trainer trainer(run_config, replica, dataset_, {});
+    Trainer trainer(run_config, {&replica}, dataset_, {});
     try {
       trainer.restore(checkpoint);
     } catch (const UserError& error) {
