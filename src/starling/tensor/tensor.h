@@ -46,19 +46,22 @@ std::string describe(DType dtype, const Extents& shape);
 
 template <class T>
 constexpr DType dtype_of() {
-  if constexpr (std::is_same_v<T, float>)
+  if constexpr (std::is_same_v<T, float>) {
     return DType::f32;
-  else if constexpr (std::is_same_v<T, double>)
+  } else if constexpr (std::is_same_v<T, double>) {
     return DType::f64;
-  else if constexpr (std::is_same_v<T, std::int32_t>)
+  } else if constexpr (std::is_same_v<T, std::int32_t>) {
     return DType::i32;
-  else if constexpr (std::is_same_v<T, std::int64_t>)
+  } else if constexpr (std::is_same_v<T, std::int64_t>) {
     return DType::i64;
-  else {
+  } else {
     static_assert(std::is_same_v<T, std::uint8_t>, "f16 and bf16 are given as bits, with their type");
     return DType::u8;
   }
 }
+
+// Throws BrokenInvariant unless there are as many bytes as the shape says, where values of the type may lie.
+void check_memory(DType dtype, const Extents& shape, std::span<const std::byte> bytes);
 
 // Memory of somebody else's, valid as long as that is.
 template <class Byte>
@@ -67,12 +70,22 @@ struct BasicTensorView {
   Extents shape{};
   std::span<Byte> bytes{};
 
+  // Without a shape: one dimension.
   template <class T>
-  static BasicTensorView of(std::span<T> values, Extents shape = {});  // Without a shape: one dimension.
+  static BasicTensorView of(std::span<T> values, Extents shape = {}) {
+    return over(dtype_of<std::remove_const_t<T>>(), values, std::move(shape));
+  }
 
   // The same for f16 and bf16; Bits is std::uint16_t, const or not.
   template <class Bits>
-  static BasicTensorView of_bits(DType dtype, std::span<Bits> bits, Extents shape = {});
+  static BasicTensorView of_bits(DType dtype, std::span<Bits> bits, Extents shape = {}) {
+    static_assert(std::is_same_v<std::remove_const_t<Bits>, std::uint16_t>, "the bits of f16 and bf16");
+    return over(dtype, bits, std::move(shape));
+  }
+
+ private:
+  template <class T>
+  static BasicTensorView over(DType dtype, std::span<T> values, Extents shape);
 };
 using TensorView = BasicTensorView<const std::byte>;
 using MutableTensorView = BasicTensorView<std::byte>;
@@ -152,33 +165,17 @@ struct SparseRows {
   Tensor values{};  // [rows, …]
 };
 
-// Throws BrokenInvariant unless there are as many bytes as the shape says, where values of the type may lie.
-void check_memory(DType dtype, const Extents& shape, std::span<const std::byte> bytes);
-
 template <class Byte>
 template <class T>
-BasicTensorView<Byte> BasicTensorView<Byte>::of(std::span<T> values, Extents shape) {
+BasicTensorView<Byte> BasicTensorView<Byte>::over(DType dtype, std::span<T> values, Extents shape) {
   if (shape.empty()) shape = {static_cast<std::int64_t>(values.size())};
-  BasicTensorView view{.dtype = dtype_of<std::remove_const_t<T>>(), .shape = std::move(shape)};
-  if constexpr (std::is_const_v<Byte>)
-    view.bytes = std::as_bytes(values);
-  else
-    view.bytes = std::as_writable_bytes(values);
-  check_memory(view.dtype, view.shape, view.bytes);
-  return view;
-}
-
-template <class Byte>
-template <class Bits>
-BasicTensorView<Byte> BasicTensorView<Byte>::of_bits(DType dtype, std::span<Bits> bits, Extents shape) {
-  static_assert(std::is_same_v<std::remove_const_t<Bits>, std::uint16_t>, "the bits of f16 and bf16");
-  if (shape.empty()) shape = {static_cast<std::int64_t>(bits.size())};
   BasicTensorView view{.dtype = dtype, .shape = std::move(shape)};
-  if constexpr (std::is_const_v<Byte>)
-    view.bytes = std::as_bytes(bits);
-  else
-    view.bytes = std::as_writable_bytes(bits);
-  check_memory(view.dtype, view.shape, view.bytes);
+  if constexpr (std::is_const_v<Byte>) {
+    view.bytes = std::as_bytes(values);
+  } else {
+    view.bytes = std::as_writable_bytes(values);
+  }
+  check_memory(dtype, view.shape, view.bytes);
   return view;
 }
 
