@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "starling/codec/codec.h"
 #include "starling/compute/native/native_replica.h"
 #include "starling/optim/optimiser.h"
 #include "unit/compute/random_networks.h"
@@ -78,3 +79,31 @@ TEST(NoAllocation, TheCounterCounts) {
 
 }  // namespace
 }  // namespace starling::compute
+
+namespace starling::codec {
+namespace {
+
+TEST(NoAllocation, ACodecAllocatesNothingAfterTheFirstUpdate) {
+  params::Layout layout;
+  layout.add("weight", {200, 100});
+  layout.add("bias", {200});
+  RandomStream random(2, 0, "test");
+  for (const CodecDescription& description : codec_descriptions()) {
+    const std::unique_ptr<Codec> codec = make_codec(description.name, {.layout = layout});
+    std::vector<float> update(layout.parameter_count());
+    std::vector<float> decoded(layout.parameter_count());
+    std::vector<std::byte> bytes;
+    bytes.reserve(codec->largest_bytes());
+    codec->encode(update, bytes);
+    const long before = allocations;
+    for (int step = 0; step < 10; ++step) {
+      for (float& value : update) value = step == 5 ? 1 : static_cast<float>(random.normal());  // Once all are equal.
+      codec->encode(update, bytes);
+      EXPECT_EQ(codec->decode(bytes, decoded), std::nullopt);
+    }
+    EXPECT_EQ(allocations - before, 0) << description.name;
+  }
+}
+
+}  // namespace
+}  // namespace starling::codec

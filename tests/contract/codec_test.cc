@@ -123,8 +123,9 @@ TEST_P(CodecContract, WhatIsKeptStaysBounded) {
 TEST_P(CodecContract, ARestoredCodecGoesOnBitForBit) {
   for (const std::size_t size : kSizes) {
     RandomStream random(12, 0, "restore");
-    const auto first = codec_for(GetParam(), size);
-    const auto second = codec_for(GetParam(), size);
+    const CodecContext context{.layout = layout_of(size), .seed = 7, .rank = 2, .momentum = 0.9};
+    const auto first = make_codec(GetParam(), context);
+    const auto second = make_codec(GetParam(), context);
     Bytes bytes;
     for (int step = 0; step < 5; ++step) first->encode(random_update(random, size), bytes);
     params::StateList from;

@@ -55,6 +55,8 @@ namespace {
 
 HWY_EXPORT(collect);
 
+constexpr std::size_t kBins = std::size_t{1} << 16U;
+
 // The order of magnitudes is that of these bits.
 std::uint32_t magnitude_bits(float value) { return std::bit_cast<std::uint32_t>(value) & 0x7fffffffU; }
 
@@ -78,7 +80,10 @@ std::span<const std::uint32_t> LargestComponents::find(std::span<const float> va
   std::size_t expected = 0;
   const float bound = guess(values, k, expected);
   const std::size_t room = std::min(values.size(), 2 * expected) + 64;
-  if (indices_.size() < room) indices_.resize(room);
+  // All at the first call, so that later ones do not allocate.
+  magnitudes_.reserve(room);
+  histogram_.reserve(kBins);
+  indices_.resize(room);
   const std::size_t found = HWY_DYNAMIC_DISPATCH(collect)(values.data(), values.size(), bound, indices_.data(), room);
   if (found >= k && found <= room) {
     indices_.resize(found);
@@ -137,10 +142,10 @@ void LargestComponents::choose_among_all(std::span<const float> values, std::siz
   indices_.resize(k);
   if (k == 0) return;
   std::size_t rank = k;
-  histogram_.assign(std::size_t{1} << 16U, 0);
+  histogram_.assign(kBins, 0);
   for (const float value : values) ++histogram_[magnitude_bits(value) >> 16U];
   const std::size_t upper = bin_of(histogram_, rank);
-  histogram_.assign(std::size_t{1} << 16U, 0);
+  histogram_.assign(kBins, 0);
   for (const float value : values) {
     const std::uint32_t bits = magnitude_bits(value);
     if (bits >> 16U == upper) ++histogram_[bits & 0xffffU];

@@ -160,7 +160,7 @@ std::unique_ptr<Codec> power_sgd_codec(Options& options, const CodecContext& con
 }
 
 const std::vector<Entry>& table() {
-  static const std::vector<Entry> entries{
+  static const std::vector<Entry> kEntries{
       {{"fp32", "fp32", "floats as they are; loses nothing"}, without_options(make_fp32)},
       {{"fp16", "fp16", "IEEE half precision, with error feedback"}, without_options(make_fp16)},
       {{"bf16", "bf16", "the upper half of a float, with error feedback"}, without_options(make_bf16)},
@@ -174,7 +174,7 @@ const std::vector<Entry>& table() {
        dgc_codec},
       {{"powersgd", "powersgd[:RANK]", "matrices as products of two of RANK columns, with error feedback [4]"}, power_sgd_codec},
   };
-  return entries;
+  return kEntries;
 }
 
 }  // namespace
@@ -195,12 +195,12 @@ std::unique_ptr<Codec> make_codec(const std::string& specification, const CodecC
 }
 
 const std::vector<CodecDescription>& codec_descriptions() {
-  static const std::vector<CodecDescription> descriptions = [] {
+  static const std::vector<CodecDescription> kDescriptions = [] {
     std::vector<CodecDescription> result;
     for (const Entry& entry : table()) result.push_back(entry.description);
     return result;
   }();
-  return descriptions;
+  return kDescriptions;
 }
 
 }  // namespace starling::codec
