@@ -34,8 +34,13 @@ def samples_per_second(name, batch, limit):
     return steps * batch / (time.perf_counter() - begin)
 
 
-torch.set_num_threads(1)
-print("ready", flush=True)
-for line in sys.stdin:
-    words = line.split()
-    print(f"pytorch={samples_per_second(words[0], int(words[1]), float(words[2]))}", flush=True)
+def main():
+    torch.set_num_threads(1)
+    print("ready", flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        print(f"pytorch={samples_per_second(words[0], int(words[1]), float(words[2]))}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -68,7 +68,7 @@ ParameterServer::ParameterServer(Context context)
   const collective::Slice slice = collective::slice_of(parameter_count(), roles.servers, rank() - roles.workers);
   part_layout_ = part_of(this->context().layout, slice.begin, slice.size);
   if (this->context().codec != "fp32") decoder_ = codec::make_codec(this->context().codec, codec_context(this->context(), part_layout_));
-  incoming_.emplace(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = decoder_.get()});
+  incoming_.emplace(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = decoder_.get(), .codec_values = slice.size});
   replies_.emplace(endpoint(), tensor::ChannelOptions{.tag = kReply});
 }
 
@@ -83,8 +83,8 @@ void ParameterServer::add_part(int server) {
   if (context().codec != "fp32") {
     part.codec = codec::make_codec(context().codec, codec_context(context(), part_of(context().layout, slice.begin, slice.size)));
   }
-  part.push = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = part.codec.get()});
-  part.push_and_pull = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPushAndPull, .codec = part.codec.get()});
+  part.push = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = part.codec.get(), .codec_values = part.size});
+  part.push_and_pull = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPushAndPull, .codec = part.codec.get(), .codec_values = part.size});
   part.reply = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kReply});
 }
 
