@@ -15,6 +15,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -216,9 +217,10 @@ struct Trial {
   std::uint64_t seed = 1;
   bool coupled = true;
   int recorded_server = 0;
-  // Before every gradient, and after its exchange.
-  std::function<void(int worker, int step)> begun{};
-  std::function<void(int worker, int step)> ended{};
+  // Before and after every gradient, on the thread of its worker.
+  std::function<void(int worker, int step)> begins{};
+  std::function<void(int worker, int step)> computed{};
+  std::function<void(fabric::SimOptions&)> adjust{};  // The simulator's options, last of all.
 
   std::vector<std::uint64_t> samples() const {
     std::vector<std::uint64_t> result;
@@ -267,6 +269,7 @@ inline std::unique_ptr<fabric::Fabric> trial_fabric(const Trial& trial, const De
   }
   sim.compute.time_per_unit = Distribution::lognormal(1ms, 500us);
   if (description.places != Places::centre) sim.network.link.jitter = Distribution::exponential(300us);
+  if (trial.adjust) trial.adjust(sim);
   return std::make_unique<fabric::SimFabric>(sim);
 }
 
@@ -310,17 +313,17 @@ class TrialRun {
     std::unique_ptr<Strategy> strategy = make(endpoint);
     STARLING_TRY(strategy->start(weights, model));
     for (int step = 1; step <= trial_.steps; ++step) {
-      if (trial_.begun) trial_.begun(worker, step);
+      if (trial_.begins) trial_.begins(worker, step);
       const bool takes_part = strategy->takes_part(static_cast<std::uint64_t>(step));
       outcome_.took_part[index].push_back(takes_part ? 1 : 0);
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       if (takes_part) endpoint.compute(1, [&] { gradient = trial_gradient(worker, step, weights, trial_.coupled); });
+      if (trial_.computed) trial_.computed(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
                                        .gradient = gradient,
                                        .number = static_cast<std::uint64_t>(step),
                                        .lr = trial_.lr,
                                        .samples = takes_part ? std::size_t{1} : std::size_t{0}}));
-      if (trial_.ended) trial_.ended(worker, step);
       if (std::find(trial_.pauses.begin(), trial_.pauses.end(), step) == trial_.pauses.end()) continue;
       STARLING_TRY(strategy->finish(weights, model));
       if (!trial_.new_objects) continue;
