@@ -5,6 +5,7 @@
 // gradient of a batch of 64 per worker, momentum, and the exchange.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -103,6 +104,7 @@ void run(const std::string& folder) {
 }  // namespace starling::bench
 
 int main(int /*argc*/, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);  // A rival that has ended is an empty column.
   starling::bench::run(std::filesystem::path(argv[0]).parent_path().string());
   return 0;
 }

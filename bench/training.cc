@@ -5,6 +5,7 @@
 // their batch as floats and ready; the native engine reads bytes and standardises them as it does in training.
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>

@@ -34,7 +34,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--epochs", flags.epochs, "How often every sample is seen [3]")->check(count);
   command.add_option("--batch", flags.batch, "Samples per step and worker [64]")->check(positive);
   command.add_option("--optimizer", flags.optimiser, "sgd, momentum, nesterov, adagrad, adam or lars [momentum]");
-  command.add_option("--lr", flags.lr, "Learning rate [0.05]");
+  command.add_option("--lr", flags.lr, "Learning rate [0.02]");
   command.add_option("--momentum", flags.momentum, "Of momentum, nesterov and lars [0.9]");
   command.add_option("--weight-decay", flags.weight_decay, "Times the weights, added to the gradient [0]");
   command.add_option("--clip-norm", flags.clip_norm, "Longest gradient; longer ones are scaled down; 0 for no limit [0]");

@@ -23,19 +23,18 @@ namespace starling::codec::HWY_NAMESPACE {
 bool copy_finite(const std::byte* from, float* to, std::size_t count, bool stream) {
   constexpr std::size_t kChunk = 1024;
   alignas(64) float chunk[kChunk];
+  const hn::RebindToUnsigned<Tag> bits;
   bool finite = true;
   for (std::size_t begin = 0; begin < count; begin += kChunk) {
     const std::size_t size = count - begin < kChunk ? count - begin : kChunk;
     std::memcpy(chunk, from + begin * sizeof(float), size * sizeof(float));
-    auto bad = hn::Zero(kTag);
+    auto largest = hn::Zero(bits);
     std::size_t i = 0;
-    // x - x is 0 where x is finite, and NaN elsewhere.
     for (; i + kLanes <= size; i += kLanes) {
-      const auto x = hn::Load(kTag, chunk + i);
-      bad = hn::Add(bad, hn::Sub(x, x));
+      largest = hn::Max(largest, hn::And(hn::BitCast(bits, hn::Load(kTag, chunk + i)), hn::Set(bits, 0x7fffffffU)));
     }
-    finite = finite && hn::AllTrue(kTag, hn::Eq(bad, hn::Zero(kTag)));
-    for (; i < size; ++i) finite = finite && chunk[i] - chunk[i] == 0;
+    finite = finite && hn::AllTrue(bits, hn::Lt(largest, hn::Set(bits, 0x7f800000U)));
+    for (; i < size; ++i) finite = finite && std::isfinite(chunk[i]);
     deliver(to + begin, chunk, size * sizeof(float), stream);
   }
   if (stream) hwy::FlushStream();

@@ -32,14 +32,17 @@ HWY_INLINE hn::Vec<Halves<D>> low_halves(D /*tag*/, hn::Vec<Bits<D>> words) {
 struct Bf16 {
   static constexpr std::uint16_t kInfinity = 0x7f80;
 
+  // `rounded` is what the result widens to.
   template <class D>
-  static HWY_INLINE hn::Vec<Halves<D>> narrow(D tag, hn::Vec<D> x) {
+  static HWY_INLINE hn::Vec<Halves<D>> narrow(D tag, hn::Vec<D> x, hn::Vec<D>& rounded) {
     const Bits<D> bits;
     const auto largest = hn::BitCast(tag, hn::Set(bits, 0x7f7f0000U));
     x = hn::Min(hn::Max(x, hn::Neg(largest)), largest);
     const auto word = hn::BitCast(bits, x);
     const auto odd = hn::And(hn::ShiftRight<16>(word), hn::Set(bits, 1U));
-    return low_halves(tag, hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(bits, 0x7fffU)))));
+    const auto upper = hn::ShiftRight<16>(hn::Add(word, hn::Add(odd, hn::Set(bits, 0x7fffU))));
+    rounded = hn::BitCast(tag, hn::ShiftLeft<16>(upper));
+    return low_halves(tag, upper);
   }
 
   template <class D>
@@ -52,11 +55,11 @@ struct Fp16 {
   static constexpr std::uint16_t kInfinity = 0x7c00;
 
   template <class D>
-  static HWY_INLINE hn::Vec<Halves<D>> narrow(D tag, hn::Vec<D> x) {
+  static HWY_INLINE hn::Vec<Halves<D>> narrow(D tag, hn::Vec<D> x, hn::Vec<D>& rounded) {
     const auto largest = hn::Set(tag, 65504.0F);
     x = hn::Min(hn::Max(x, hn::Neg(largest)), largest);
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
-    return hn::BitCast(Halves<D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), x));
+    const auto half = hn::BitCast(Halves<D>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), x));
 #else
     // Giesen's conversion: numbers below 2^-14 are rounded by adding one whose last bit has the value of fp16's last; the others by adding
     // just under half of their last bit, or just half if that bit is odd.
@@ -69,8 +72,10 @@ struct Fp16 {
     const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(bits, 1U));
     const auto usual = hn::ShiftRight<13>(hn::Add(hn::Add(magnitude, hn::Set(bits, 0xc8000fffU)), odd));
     const auto is_tiny = hn::RebindMask(bits, hn::Lt(hn::BitCast(tag, magnitude), hn::BitCast(tag, hn::Set(bits, 113U << 23U))));
-    return low_halves(tag, hn::Or(hn::IfThenElse(is_tiny, tiny, usual), hn::ShiftRight<16>(sign)));
+    const auto half = low_halves(tag, hn::Or(hn::IfThenElse(is_tiny, tiny, usual), hn::ShiftRight<16>(sign)));
 #endif
+    rounded = widen(tag, half);
+    return half;
   }
 
   template <class D>
@@ -94,9 +99,9 @@ inline constexpr std::size_t kChunk = 1024;
 template <class Kind, class D>
 HWY_INLINE void encode_at(D tag, const float* HWY_RESTRICT update, float* HWY_RESTRICT residual, std::uint16_t* HWY_RESTRICT halves) {
   const auto x = hn::Add(hn::LoadU(tag, update), hn::LoadU(tag, residual));
-  const auto half = Kind::narrow(tag, x);
-  hn::StoreU(half, Halves<D>(), halves);
-  hn::StoreU(hn::Sub(x, Kind::widen(tag, half)), tag, residual);
+  auto rounded = hn::Undefined(tag);
+  hn::StoreU(Kind::narrow(tag, x, rounded), Halves<D>(), halves);
+  hn::StoreU(hn::Sub(x, rounded), tag, residual);
 }
 
 template <class Kind>

@@ -40,10 +40,14 @@ HWY_INLINE float add_and_find_largest(const float* HWY_RESTRICT update, float* H
 
 template <class D>
 HWY_INLINE void quantise_at(D tag, float* HWY_RESTRICT residual, std::int8_t* HWY_RESTRICT to, float scale, float inverse) {
+  const hn::RebindToSigned<D> words;
   const auto x = hn::LoadU(tag, residual);
-  const auto q = hn::NearestInt(hn::Mul(x, hn::Set(tag, inverse)));
+  // Added to this number, which has no digits after the point left, a small one is rounded to the nearest whole, ties to even.
+  const auto magic = hn::Set(tag, 12582912.0F);
+  const auto sum = hn::Add(hn::Mul(x, hn::Set(tag, inverse)), magic);
+  const auto q = hn::Sub(hn::BitCast(words, sum), hn::BitCast(words, magic));
   hn::StoreU(hn::DemoteTo(hn::Rebind<std::int8_t, D>(), q), hn::Rebind<std::int8_t, D>(), to);
-  hn::StoreU(hn::Sub(x, hn::Mul(hn::ConvertTo(tag, q), hn::Set(tag, scale))), tag, residual);
+  hn::StoreU(hn::Sub(x, hn::Mul(hn::Sub(sum, magic), hn::Set(tag, scale))), tag, residual);
 }
 
 void encode_int8(const float* HWY_RESTRICT update, float* HWY_RESTRICT residual, std::byte* scales, std::byte* to, std::size_t count,

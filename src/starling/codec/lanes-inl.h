@@ -39,10 +39,14 @@ HWY_INLINE std::uint32_t group_bits(Mask mask, std::size_t vector) {
   return static_cast<std::uint32_t>(bits[0]) << (vector * kLanes);
 }
 
-// The inverse.
-HWY_INLINE hn::Mask<Tag> group_mask(std::uint8_t bits, std::size_t vector) {
-  const std::uint8_t own[8] = {static_cast<std::uint8_t>(bits >> (vector * kLanes))};
-  return hn::LoadMaskBits(kTag, own);
+// The inverse: the lanes whose bits are set in the word, from bit `first` on.
+HWY_INLINE hn::Mask<Tag> bit_mask(std::uint32_t word, std::size_t first) {
+  alignas(64) static constexpr std::uint32_t kBits[32] = {
+      1U << 0U,  1U << 1U,  1U << 2U,  1U << 3U,  1U << 4U,  1U << 5U,  1U << 6U,  1U << 7U,  1U << 8U,  1U << 9U,  1U << 10U,
+      1U << 11U, 1U << 12U, 1U << 13U, 1U << 14U, 1U << 15U, 1U << 16U, 1U << 17U, 1U << 18U, 1U << 19U, 1U << 20U, 1U << 21U,
+      1U << 22U, 1U << 23U, 1U << 24U, 1U << 25U, 1U << 26U, 1U << 27U, 1U << 28U, 1U << 29U, 1U << 30U, 1U << 31U};
+  const hn::RebindToUnsigned<Tag> words;
+  return hn::RebindMask(kTag, hn::TestBit(hn::Set(words, word), hn::Load(words, kBits + first)));
 }
 
 // Sums of eight lanes are added up in this order, whatever the vectors.
@@ -66,6 +70,7 @@ inline void deliver(void* to, const void* from, std::size_t bytes, bool stream) 
   }
   if (head > 0) std::memcpy(target, source, head);
   std::size_t i = head;
+  HWY_UNROLL(8)
   for (; i + step <= bytes; i += step) hn::Stream(hn::LoadU(tag, source + i), tag, target + i);
   if (i < bytes) std::memcpy(target + i, source + i, bytes - i);
 }

@@ -94,10 +94,16 @@ bool decode_one_bit(const std::byte* means, const std::byte* from, float* to, st
     const auto high = load<float>(own);
     const auto low = load<float>(own + sizeof(float));
     finite = finite && std::isfinite(high) && std::isfinite(low);
-    for (std::size_t i = 0; i < size; i += kGroup) {
-      const auto byte = static_cast<std::uint8_t>(from[(begin + i) / 8]);
-      for (std::size_t v = 0; v < kVectors; ++v) {
-        hn::Store(hn::IfThenElse(group_mask(byte, v), hn::Set(kTag, high), hn::Set(kTag, low)), kTag, chunk + i + v * kLanes);
+    for (std::size_t i = 0; i < size; i += 32) {
+      std::uint32_t word = 0;
+      const std::byte* const bits = from + (begin + i) / 8;
+      if (size - i >= 32) {
+        std::memcpy(&word, bits, 4);
+      } else {
+        std::memcpy(&word, bits, (size - i + 7) / 8);
+      }
+      for (std::size_t j = 0; j < 32; j += kLanes) {
+        hn::Store(hn::IfThenElse(bit_mask(word, j), hn::Set(kTag, high), hn::Set(kTag, low)), kTag, chunk + i + j);
       }
     }
     deliver(to + begin, chunk, size * sizeof(float), stream);

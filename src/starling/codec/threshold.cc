@@ -118,10 +118,14 @@ HWY_INLINE bool put_maps(const std::uint8_t* maps, std::size_t size, float thres
     if ((positive & negative) != 0 || ((positive | negative) & ~valid) != 0) return false;
   }
   const auto limit = hn::Set(kTag, threshold);
-  for (std::size_t i = 0; i < kMapBytes; ++i) {
-    for (std::size_t v = 0; v < kVectors; ++v) {
-      const auto negative = hn::IfThenElseZero(group_mask(maps[kMapBytes + i], v), hn::Neg(limit));
-      hn::Store(hn::IfThenElse(group_mask(maps[i], v), limit, negative), kTag, block + i * 8 + v * kLanes);
+  for (std::size_t begin = 0; begin < kThresholdBlock; begin += 32) {
+    std::uint32_t positive = 0;
+    std::uint32_t negative = 0;
+    std::memcpy(&positive, maps + begin / 8, 4);
+    std::memcpy(&negative, maps + kMapBytes + begin / 8, 4);
+    for (std::size_t i = 0; i < 32; i += kLanes) {
+      const auto lower = hn::IfThenElseZero(bit_mask(negative, i), hn::Neg(limit));
+      hn::Store(hn::IfThenElse(bit_mask(positive, i), limit, lower), kTag, block + begin + i);
     }
   }
   return true;

@@ -45,7 +45,7 @@ struct RunConfig {
   std::uint64_t epochs = 3;
   OnNan on_nan = OnNan::stop;
   optim::OptimiserOptions optimiser{.name = "momentum"};
-  optim::ScheduleOptions schedule{.lr = 0.05};  // Its epochs are those above.
+  optim::ScheduleOptions schedule{.lr = 0.02};  // Its epochs are those above.
 
   std::string out{};                                        // The run directory; "" for the next free number in runs/. Not written.
   std::uint64_t evaluate_every = 1;                         // Epochs; 0 for the end only.

@@ -40,7 +40,7 @@ Description describe_agn() {
       "server   w = w + what was pushed, on arrival";
   description.traffic = "every k steps per worker: S messages up with n floats in all, S down with n floats";
   description.paper = "Hermans, Spanakis and Moeckel 2017.";
-  description.options = {Option::integer("k", 4, 1, 1'000'000'000, "local steps in a commit"), staleness_lr_option()};
+  description.options = {Option::integer("k", 2, 1, 1'000'000'000, "local steps in a commit"), staleness_lr_option()};
   description.sends = Sends::deltas;
   description.places = Places::servers;
   description.needs_servers = true;

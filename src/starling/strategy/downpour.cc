@@ -48,8 +48,8 @@ Description describe_downpour() {
       "server   w = w + a on arrival";
   description.traffic = "per worker: S messages up with n floats every n_push steps, S up and S down with n floats every n_fetch steps";
   description.paper = "Dean et al. 2012; the optimizer is on the worker (for one on the server use async).";
-  description.options = {Option::integer("n_push", 4, 1, 1'000'000'000, "steps from one push to the next"),
-                         Option::integer("n_fetch", 4, 1, 1'000'000'000, "steps from one fetch to the next"), staleness_lr_option()};
+  description.options = {Option::integer("n_push", 2, 1, 1'000'000'000, "steps from one push to the next"),
+                         Option::integer("n_fetch", 2, 1, 1'000'000'000, "steps from one fetch to the next"), staleness_lr_option()};
   description.sends = Sends::deltas;
   description.places = Places::servers;
   description.needs_servers = true;
