@@ -18,7 +18,6 @@
 #include "starling/cli/train_output.h"
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
-#include "starling/data/partition.h"
 #include "starling/run/checkpoint.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
@@ -134,7 +133,7 @@ void run_train(const TrainFlags& flags) {
         compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
     pointers.push_back(replicas.back().get());
   }
-  (void)data::partition(dataset.train, config.partition, config.workers, config.seed());  // Refuses what these data do not allow.
+  { const run::Trainer refuses_what_does_not_fit(config, pointers, dataset, {}); }
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);

@@ -218,15 +218,15 @@ Status Trainer::work(Endpoint& raw) {
   fabric::MeteredEndpoint endpoint(raw);
   collective::Meeting meeting(endpoint, patience());
   Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
-  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
   for (;;) {
+    const std::uint64_t bytes_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(name_the_lost(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())), endpoint));
     Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
     if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
     if (!*to_the_meeting) return {};
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
-    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    count_bytes(endpoint, bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, &worker));
     if (over_ || given_up_) return {};
@@ -237,18 +237,24 @@ Status Trainer::work(Endpoint& raw) {
 Status Trainer::serve(Endpoint& raw) {
   fabric::MeteredEndpoint endpoint(raw);
   collective::Meeting meeting(endpoint, patience());
-  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
   for (;;) {
+    const std::uint64_t bytes_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(strategy->start_serving());
     STARLING_TRY(strategy->serve());
     if (given_up_) return {};
-    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    count_bytes(endpoint, bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, nullptr));
     if (over_ || given_up_) return {};
     STARLING_TRY(begin_next_stretch(endpoint));
   }
+}
+
+// What a stretch has sent. Meetings do not count: a run that goes on from a checkpoint would not know of the last one.
+void Trainer::count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before) {
+  ledger::Account& account = ledger_->account(endpoint.rank());
+  account.count_bytes_sent(account.bytes_sent() + endpoint.bytes_moved() - before);
 }
 
 Status Trainer::meet(collective::Meeting& meeting, Endpoint& endpoint, Worker* worker) {

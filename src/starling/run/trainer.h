@@ -123,6 +123,7 @@ class Trainer {
   Status end_epoch_on_the_side(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
   static void publish(Worker& worker);
 
+  void count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before);
   Status meet(collective::Meeting& meeting, fabric::Endpoint& endpoint, Worker* worker);
   void evaluate_own_part(fabric::Endpoint& endpoint, Worker& worker);
   Status begin_next_stretch(fabric::Endpoint& endpoint);
