@@ -197,7 +197,7 @@ TEST(MeetingInSim, RandomCrashes) {
       if (random.below(2) == 0) continue;
       const Duration at = std::chrono::microseconds(random.below(90'000));
       options.faults.crashes.push_back({.rank = rank, .time = at});
-      crashes += " " + std::to_string(rank) + " at " + format_duration(at);
+      crashes += fmt::format(" {} at {}", rank, format_duration(at));
     }
     SCOPED_TRACE(testing::Message() << "round " << round << ", " << options.ranks << " ranks, crashes:" << crashes);
     for (const std::vector<Rank>& workers : hold_meetings(options, 4)) EXPECT_FALSE(workers.empty());

@@ -202,6 +202,9 @@ inline std::vector<float> trial_weights() {
   return weights;
 }
 
+// A function, because the compiler sees uninitialised memory in the default of a member that is an aggregate.
+inline optim::OptimiserOptions plain_sgd() { return {}; }
+
 struct Trial {
   std::string strategy{};
   std::map<std::string, std::string> settings{};
@@ -211,7 +214,7 @@ struct Trial {
   int steps = 9;                        // Of each worker.
   std::vector<int> pauses{};            // Steps after which all finish(), and then go on,
   bool new_objects = false;             // with new strategy objects and what list_state() says.
-  optim::OptimiserOptions optimiser{};  // Plain SGD.
+  optim::OptimiserOptions optimiser = plain_sgd();
   double lr = 0.125;
   std::string codec = "fp32";
   std::uint64_t seed = 1;

@@ -83,6 +83,7 @@ class alignas(64) Account {
   // The same for all ranks to see while this one goes on: applications so far, and the sum of their staleness in versions.
   std::uint64_t live_applications() const;
   std::uint64_t live_staleness() const;
+  const Histogram& version_staleness() const { return version_staleness_; }
   const Histogram& skew() const { return skew_; }
 
  private:

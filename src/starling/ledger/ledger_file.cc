@@ -156,6 +156,10 @@ void Ledger::restore(const std::string& text) {
                        duration_from(time.at("communication_ns"))};
       account.bytes_sent_ = whole_number(entry.at("bytes_sent"));
       account.steps_ = whole_number(entry.at("steps"));
+      for (const auto& [staleness, times] : account.version_staleness_.entries()) {
+        account.live_applications_ += times;
+        account.live_staleness_ += times * staleness;
+      }
       restored.push_back(std::move(account));
     }
     // One by one: others hold references to the accounts.

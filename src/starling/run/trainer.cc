@@ -10,6 +10,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "starling/base/error.h"
@@ -91,7 +92,8 @@ struct Trainer::Worker {
   compute::Evaluation evaluation{};     // Of its part of the test set.
   double last_lr = 0;
   std::size_t last_batch = 0;
-  bool lost = false;  // As of the last meeting.
+  std::uint64_t bytes_before = 0;  // The stretch began.
+  bool lost = false;               // As of the last meeting.
   Counters counters{};
 };
 
@@ -173,6 +175,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   }
   has_saved_ = !state_.ledger.empty();
   if (has_saved_) ledger_->restore(state_.ledger);
+  std::tie(recorded_applications_, recorded_staleness_) = applications_and_staleness();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i]->state = state_.workers[i];
     workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
@@ -219,14 +222,14 @@ Status Trainer::work(Endpoint& raw) {
   collective::Meeting meeting(endpoint, patience());
   Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
   for (;;) {
-    const std::uint64_t bytes_before = endpoint.bytes_moved();
+    worker.bytes_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(name_the_lost(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())), endpoint));
     Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
     if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
     if (!*to_the_meeting) return {};
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
-    count_bytes(endpoint, bytes_before);
+    count_bytes(endpoint, worker.bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, &worker));
     if (over_ || given_up_) return {};
@@ -355,7 +358,9 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
     worker.state.epoch_loss_sum += loss * static_cast<double>(batch.size());
   }
   publish(worker);
-  if (exchanges_) worker.counters.bytes_sent.store(endpoint.bytes_moved(), std::memory_order_relaxed);
+  if (exchanges_) {
+    worker.counters.bytes_sent.store(account.bytes_sent() + endpoint.bytes_moved() - worker.bytes_before, std::memory_order_relaxed);
+  }
   if (recorded && usable && batch.size() > 0) {
     MetricsRecord record = make_record("step", endpoint, worker);
     record.loss = loss;
@@ -490,6 +495,8 @@ void Trainer::conclude(Endpoint& endpoint) {
     result_.ending = Ending::interrupted;
     over_ = true;
   }
+  // A run that is resumed here begins with these.
+  std::tie(recorded_applications_, recorded_staleness_) = applications_and_staleness();
   ++state_.stretches;
   has_saved_ = true;
   gather_state();
@@ -686,14 +693,19 @@ bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
   return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
 }
 
-void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
+std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
   std::uint64_t applications = 0;
   std::uint64_t staleness = 0;
-  std::uint64_t bytes = 0;
   for (int rank = 0; rank < roles_.ranks(); ++rank) {
     applications += ledger_->account(rank).live_applications();
     staleness += ledger_->account(rank).live_staleness();
   }
+  return {applications, staleness};
+}
+
+void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
+  const auto [applications, staleness] = applications_and_staleness();
+  std::uint64_t bytes = 0;
   for (const auto& worker : workers_) bytes += worker->counters.bytes_sent.load(std::memory_order_relaxed);
   record.applications = applications;
   record.bytes_sent = bytes;

@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "starling/collective/meeting.h"
@@ -147,6 +148,7 @@ class Trainer {
   bool evaluation_is_due(std::uint64_t epoch) const;
   data::BatchOrder::Position furthest() const;
   MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker);
+  std::pair<std::uint64_t, std::uint64_t> applications_and_staleness();  // So far, as all ranks show them.
   void add_exchanges(const ledger::Account& own, MetricsRecord& record);
   double seconds_at(Time now) const;
   Progress progress(Time now) const;
