@@ -225,6 +225,7 @@ Result downpour(const Schedule& schedule, int push_period, int fetch_period) {
   std::vector<Worker> workers = make_workers(schedule);
   std::vector<Vector> sums(count(schedule), zeros(schedule));  // Of the steps not yet pushed.
   std::vector<std::deque<Kind>> due(count(schedule));          // What each worker does before its next step.
+  if (schedule.first_pull) due.assign(count(schedule), {Kind::pull});
   for (const Event& event : schedule.order) {
     const auto index = static_cast<std::size_t>(event.worker);
     Worker& worker = workers[index];
@@ -232,8 +233,10 @@ Result downpour(const Schedule& schedule, int push_period, int fetch_period) {
       const Vector step = worker.optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
       worker.weights = plus(worker.weights, -1, step);
       sums[index] = plus(sums[index], 1, step);
-      if (worker.step % push_period == 0 || worker.step == schedule.steps) due[index].push_back(Kind::push);
+      const bool push_is_due = worker.step % push_period == 0;
+      if (push_is_due) due[index].push_back(Kind::push);
       if (worker.step % fetch_period == 0) due[index].push_back(Kind::pull);
+      if (worker.step == schedule.steps && !push_is_due) due[index].push_back(Kind::push);
     }
     check_kind(event, due[index].front());
     due[index].pop_front();

@@ -50,6 +50,7 @@ struct Schedule {
   double momentum = 0;  // μ; 0 is plain SGD. Heavy ball: v = μ v + g; w -= lr v.
   Damping damping = Damping::none;
   std::vector<Event> order{};  // By arrival. Not used by those that run in lockstep.
+  bool first_pull = false;  // Every worker's first event is the pull of its first weights. Others are free to have it; downpour must know.
 };
 
 struct Result {
@@ -86,9 +87,9 @@ Result ssp(const Schedule& schedule, int bound);
 // weights.
 Result async(const Schedule& schedule);
 
-// Dean et al. Velocity at the worker, which moves its own weights by -lr v in every step and adds that up. After every `push_period` steps,
-// and after the last, the server adds the sum; after every `fetch_period` steps the worker's weights become the server's, whatever is not
-// yet pushed. Where both are due, it pushes first.
+// Dean et al. Velocity at the worker, which moves its own weights by -lr v in every step and adds that up. After every `push_period` steps
+// the server adds the sum; after every `fetch_period` steps the worker's weights become the server's, whatever is not yet pushed. Where
+// both are due, it pushes first. What is left over after the last step is pushed at the very end.
 Result downpour(const Schedule& schedule, int push_period, int fetch_period);
 
 // Hermans: accumulated gradient normalisation. `period` steps at the worker, with its velocity; then the server adds

@@ -156,10 +156,10 @@ TEST(StrategyReference, SspByHandAndItsBound) {
 }
 
 TEST(StrategyReference, DownpourByHand) {
-  // Pushes every 2, pulls every 3, 3 steps. Alone: 1, 0.5, 0.25; pushes -0.75: 0.25. Then 0.125; the last push is due: 0.125.
-  const std::vector<Event> order{{0, kPush}, {0, kPush}, {0, kPull}};
+  // Pushes every 2, pulls every 3, 3 steps. Alone: 1, 0.5, 0.25; pushes -0.75: 0.25. Then 0.125; what is left is pushed last: 0.125.
+  const std::vector<Event> order{{0, kPush}, {0, kPull}, {0, kPush}};
   EXPECT_EQ(downpour(by_hand(1, 3, order), 2, 3).model, (std::vector<float>{0.125F}));
-  EXPECT_THROW(downpour(by_hand(1, 3, {{0, kPush}, {0, kPull}, {0, kPush}}), 2, 3), BrokenInvariant);
+  EXPECT_THROW(downpour(by_hand(1, 3, {{0, kPush}, {0, kPush}, {0, kPull}}), 2, 3), BrokenInvariant);
   // Two of them, both from 1: each takes 0.75 off; b goes on from the -0.5 that it pulls.
   const std::vector<Event> both{{0, kPush}, {1, kPush}, {1, kPull}, {1, kPush}, {0, kPull}, {0, kPush}};
   // b: -0.5 → -0.25 → -0.125, pushes +0.375: -0.125; a pulls that, pushes +0.09375.

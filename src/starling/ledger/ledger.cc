@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include "starling/base/error.h"
@@ -52,12 +53,15 @@ void Account::applied_fresh(const params::UpdateId& id) {
   enter(rank_, id);
   version_staleness_.add(0);
   set_staleness_.add(0);
+  show(0);
 }
 
 void Account::applied_at(int place, const params::Stamp& stamp, std::uint64_t version, const params::VersionVector& contents) {
   STARLING_CHECK(place >= 0 && place < ranks_, fmt::format("rank {} applies an update at rank {} of {}", rank_, place, ranks_));
   // First, because `contents` may be what is entered into.
-  version_staleness_.add(version - std::min(version, stamp.version));
+  const std::uint64_t staleness = version - std::min(version, stamp.version);
+  version_staleness_.add(staleness);
+  show(staleness);
   set_staleness_.add(distance(stamp.contents, contents));
   enter(place, stamp.id);
 }
@@ -66,9 +70,19 @@ void Account::applied_in_order(int place, const params::UpdateId& id, std::uint6
   STARLING_CHECK(place >= 0 && place < ranks_, fmt::format("rank {} applies an update at rank {} of {}", rank_, place, ranks_));
   STARLING_CHECK(read <= version, fmt::format("rank {} has read version {} before version {}", rank_, read, version));
   version_staleness_.add(version - read);
+  show(version - read);
   set_staleness_.add(version - read);
   enter(place, id);
 }
+
+void Account::show(std::uint64_t staleness) {
+  std::atomic_ref(live_applications_).store(live_applications_ + 1, std::memory_order_relaxed);
+  if (staleness > 0) std::atomic_ref(live_staleness_).store(live_staleness_ + staleness, std::memory_order_relaxed);
+}
+
+std::uint64_t Account::live_applications() const { return std::atomic_ref(live_applications_).load(std::memory_order_relaxed); }
+
+std::uint64_t Account::live_staleness() const { return std::atomic_ref(live_staleness_).load(std::memory_order_relaxed); }
 
 const params::VersionVector& Account::contents() { return find_or_add(applied_, rank_, ranks_); }
 

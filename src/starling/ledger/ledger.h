@@ -80,8 +80,10 @@ class alignas(64) Account {
 
   std::uint64_t bytes_sent() const { return bytes_sent_; }
 
-  // Counts so far, for progress.
-  const Histogram& version_staleness() const { return version_staleness_; }
+  // The same for all ranks to see while this one goes on: applications so far, and the sum of their staleness in versions.
+  std::uint64_t live_applications() const;
+  std::uint64_t live_staleness() const;
+  const Histogram& skew() const { return skew_; }
 
  private:
   friend class Ledger;
@@ -95,6 +97,7 @@ class alignas(64) Account {
   Account(int rank, int ranks) : rank_(rank), ranks_(ranks) {}
   void check(const params::UpdateId& id) const;
   void enter(int place, const params::UpdateId& id);
+  void show(std::uint64_t staleness);
 
   int rank_;
   int ranks_;
@@ -108,6 +111,9 @@ class alignas(64) Account {
   TimeUse time_{};
   std::uint64_t bytes_sent_ = 0;
   std::uint64_t steps_ = 0;
+  // Written by this rank and read by others, both atomically; not part of the books.
+  mutable std::uint64_t live_applications_ = 0;
+  mutable std::uint64_t live_staleness_ = 0;
 };
 
 struct Straggler {

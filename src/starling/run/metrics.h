@@ -26,7 +26,12 @@ struct MetricsRecord {
   std::size_t batch = 0;
   std::optional<double> loss{};  // Of the last batch.
   std::optional<double> gradient_norm{};
-  std::optional<double> train_loss{};  // Mean over the samples of this epoch so far.
+  // Of runs that exchange something.
+  std::optional<std::uint64_t> applications{};  // Of updates, at all places together, since this process began with the run.
+  std::optional<double> staleness{};            // In versions: the mean over the applications since the record before.
+  std::optional<double> skew{};                 // Between the servers' versions in a pull of this worker: the mean so far.
+  std::optional<std::uint64_t> bytes_sent{};    // By all workers, since this process began.
+  std::optional<double> train_loss{};           // Mean over the samples of this epoch so far.
   std::optional<double> test_loss{};
   std::optional<double> test_accuracy{};
 };

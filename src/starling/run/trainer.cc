@@ -63,6 +63,7 @@ struct Trainer::Counters {
   std::atomic<double> epoch{0};
   std::atomic<double> epoch_loss_sum{0};
   std::atomic<std::uint64_t> epoch_samples{0};
+  std::atomic<std::uint64_t> bytes_sent{0};
 };
 
 struct Trainer::Worker {
@@ -108,6 +109,7 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
       settings_(config.settings(description_)),
       roles_(config.roles(description_)),
       lockstep_(strategy::in_lockstep(description_, settings_)),
+      exchanges_(description_.sends != strategy::Sends::nothing),
       schedule_(config.schedule_options()),
       saved_(static_cast<std::size_t>(roles_.ranks())),
       config_text_(to_toml(config)),
@@ -353,6 +355,7 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
     worker.state.epoch_loss_sum += loss * static_cast<double>(batch.size());
   }
   publish(worker);
+  if (exchanges_) worker.counters.bytes_sent.store(endpoint.bytes_moved(), std::memory_order_relaxed);
   if (recorded && usable && batch.size() > 0) {
     MetricsRecord record = make_record("step", endpoint, worker);
     record.loss = loss;
@@ -683,7 +686,26 @@ bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
   return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
 }
 
-MetricsRecord Trainer::make_record(const char* kind, Endpoint& endpoint, const Worker& worker) const {
+void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
+  std::uint64_t applications = 0;
+  std::uint64_t staleness = 0;
+  std::uint64_t bytes = 0;
+  for (int rank = 0; rank < roles_.ranks(); ++rank) {
+    applications += ledger_->account(rank).live_applications();
+    staleness += ledger_->account(rank).live_staleness();
+  }
+  for (const auto& worker : workers_) bytes += worker->counters.bytes_sent.load(std::memory_order_relaxed);
+  record.applications = applications;
+  record.bytes_sent = bytes;
+  record.skew = own.skew().mean();
+  if (applications > recorded_applications_) {
+    record.staleness = static_cast<double>(staleness - recorded_staleness_) / static_cast<double>(applications - recorded_applications_);
+  }
+  recorded_applications_ = applications;
+  recorded_staleness_ = staleness;
+}
+
+MetricsRecord Trainer::make_record(const char* kind, Endpoint& endpoint, const Worker& worker) {
   const Progress now = progress(endpoint.now());
   MetricsRecord record;
   record.kind = kind;
@@ -695,6 +717,7 @@ MetricsRecord Trainer::make_record(const char* kind, Endpoint& endpoint, const W
   record.lr = worker.last_lr;
   record.batch = worker.last_batch;
   record.train_loss = now.train_loss;
+  if (exchanges_) add_exchanges(ledger_->account(endpoint.rank()), record);
   return record;
 }
 

@@ -146,7 +146,8 @@ class Trainer {
   bool stretch_ends_at(std::uint64_t epoch) const;
   bool evaluation_is_due(std::uint64_t epoch) const;
   data::BatchOrder::Position furthest() const;
-  MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker) const;
+  MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker);
+  void add_exchanges(const ledger::Account& own, MetricsRecord& record);
   double seconds_at(Time now) const;
   Progress progress(Time now) const;
   double epochs_done() const;
@@ -161,6 +162,7 @@ class Trainer {
   strategy::Settings settings_;
   strategy::Roles roles_;
   bool lockstep_;
+  bool exchanges_;  // Not sequential.
   optim::Schedule schedule_;
   std::vector<std::uint64_t> part_samples_;
   std::vector<std::unique_ptr<Worker>> workers_;
@@ -191,7 +193,9 @@ class Trainer {
   Time clock_ = Time::zero();                       // When training went on after the last pause.
   Time last_report_ = Time::zero();
   Time last_checkpoint_ = Time::zero();
-  Time last_seen_ = Time::zero();     // The latest time of a step or a meeting.
+  Time last_seen_ = Time::zero();            // The latest time of a step or a meeting.
+  std::uint64_t recorded_applications_ = 0;  // As of the last record; likewise below.
+  std::uint64_t recorded_staleness_ = 0;
   double earlier_total_seconds_ = 0;  // Of the run before it was resumed; likewise below.
   double earlier_seconds_ = 0;
   double earlier_epochs_ = 0;

@@ -252,11 +252,12 @@ Status ParameterServer::do_what_can_be_done() {
       STARLING_TRY(take_up(std::move(next.incoming), next.tag));
       again = true;
     }
-  }
-  for (std::size_t worker = 0; worker < waiting_.size(); ++worker) {
-    if (waiting_[worker] == 0 || must_wait(clocks_[worker], clocks_at_work_)) continue;
-    waiting_[worker] = 0;
-    STARLING_TRY(reply(static_cast<Rank>(worker), weights_.share()));
+    for (std::size_t worker = 0; worker < waiting_.size() && !again; ++worker) {
+      if (waiting_[worker] == 0 || must_wait(clocks_[worker], clocks_at_work_)) continue;
+      waiting_[worker] = 0;
+      STARLING_TRY(reply(static_cast<Rank>(worker), weights_.share()));
+      again = true;  // A reply may be what a stalled push waits for.
+    }
   }
   return {};
 }

@@ -5,6 +5,8 @@
 // push differences, so with s = 0 and an optimiser that is linear in the gradient (sgd, momentum, nesterov) it is synchronous SGD, up to
 // the order in which floats are added.
 #include <algorithm>
+#include <optional>
+#include <vector>
 
 #include "starling/base/floats.h"
 #include "starling/strategy/delta_server.h"
@@ -16,7 +18,9 @@ namespace {
 class Ssp final : public DeltaServer {
  public:
   explicit Ssp(Context context)
-      : DeltaServer(std::move(context)), bound_(static_cast<std::uint64_t>(this->context().settings.integer("bound"))) {}
+      : DeltaServer(std::move(context)),
+        bound_(static_cast<std::uint64_t>(this->context().settings.integer("bound"))),
+        started_(static_cast<std::size_t>(this->context().roles.workers)) {}
 
   // A step is a clock, also one without samples: the others count on it.
   Status exchange(const Step& step) override {
@@ -35,7 +39,17 @@ class Ssp final : public DeltaServer {
     return std::any_of(clocks.begin(), clocks.end(), [&](std::uint64_t other) { return other + bound_ < clock; });
   }
 
+  // Nothing is applied before all have the first weights: otherwise one that starts late would begin a clock ahead of the others.
+  std::optional<fabric::Rank> whose_turn(std::span<const char> at_work) override {
+    for (std::size_t worker = 0; worker < at_work.size(); ++worker) {
+      if (at_work[worker] != 0 && started_[worker] == 0) return static_cast<fabric::Rank>(worker);
+    }
+    return std::nullopt;
+  }
+  void pulled(fabric::Rank worker, const tensor::Tensor& /*weights*/) override { started_[static_cast<std::size_t>(worker)] = 1; }
+
   std::uint64_t bound_;
+  std::vector<char> started_;  // On servers, by worker: has the first weights.
 };
 
 }  // namespace

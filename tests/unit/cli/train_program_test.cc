@@ -363,7 +363,7 @@ TEST_F(TrainProgram, ARunIsNotOverwrittenNorChangedInItsCourse) {
   ASSERT_EQ(run("train " + kSmall + "--epochs 1 --out a").code, 0);
   const std::string config = contents_of(path("a/config.toml"));
   expect_mistake("train " + kSmall + "--out a", "go on with it by --resume a, or give another --out");
-  expect_mistake("train --resume a --lr 0.1", "optimizer.lr is 0.1, but was 0.05");
+  expect_mistake("train --resume a --lr 0.1", "optimizer.lr is 0.1, but was 0.02");
   expect_mistake("train --resume a --seed 2", "run.seed is 2, but was 1");
   expect_mistake("train --resume a --out b", "leave --config and --out out");
   EXPECT_EQ(contents_of(path("a/config.toml")), config);

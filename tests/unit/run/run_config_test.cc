@@ -124,7 +124,7 @@ TEST(RunConfig, AnEmptyFileIsTheDefaultsOfTheCommand) {
   EXPECT_EQ(config.epochs, 3U);
   EXPECT_EQ(config.schedule.batch, 64U);
   EXPECT_EQ(config.optimiser.name, "momentum");
-  EXPECT_EQ(config.schedule.lr, 0.05);
+  EXPECT_EQ(config.schedule.lr, 0.02);
   EXPECT_EQ(config.seed(), 1U);
   validate(config);
 }
@@ -206,7 +206,7 @@ TEST(RunConfig, AConflictIsWhatChangesTheRun) {
   now.out = "elsewhere";
   EXPECT_EQ(conflict(before, now), std::nullopt);
   now.schedule.lr = 0.1;
-  EXPECT_EQ(conflict(before, now), "optimizer.lr is 0.1, but was 0.05");
+  EXPECT_EQ(conflict(before, now), "optimizer.lr is 0.1, but was 0.02");
   now = before;
   now.data = "mnist";
   EXPECT_EQ(conflict(before, now), "data.name is \"mnist\", but was \"fashion-mnist\"");

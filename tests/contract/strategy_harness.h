@@ -1,0 +1,394 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Runs one strategy on a fabric, without data and model: gradients come from a function of worker, step and weights. What happened in which
+// order is noted, so that a serial reference can replay it.
+//
+//   Trial trial{.strategy = "async", .fabric = "sim", .workers = 3, .servers = 1, .steps = 9};
+//   Outcome outcome = run_trial(trial);
+//   reference::Result expected = reference::async(outcome.schedule(trial));
+//
+// How the order is known. A server is one thread: what it receives, and to whom it replies, in that order, is the order in which it applies
+// and hands out. A window is not: on threads its operations are carried out one at a time here, under a mutex; in the simulator one takes
+// effect half-way between its call and its return, because the links are equally long in both directions.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "contract/strategy_references.h"
+#include "starling/base/random.h"
+#include "starling/collective/collective.h"
+#include "starling/fabric/sim/sim_fabric.h"
+#include "starling/fabric/threads/threads_fabric.h"
+#include "starling/strategy/registry.h"
+
+namespace starling::strategy {
+
+// Everything that is done to a server or to a window, by arrival. One for all ranks of a run.
+class Recorder {
+ public:
+  // A server has taken this message, as the only one to which it will reply next, or has replied. The tags are those of
+  // parameter_server.cc.
+  void received(int worker, fabric::Tag tag) {
+    const std::lock_guard lock(mutex_);
+    if (tag == kPush || tag == kPushAndPull) events_.push_back({Time::zero(), {worker, reference::Kind::push}});
+    asked_[worker] = tag;
+  }
+  void replied(int worker) {
+    const std::lock_guard lock(mutex_);
+    const fabric::Tag asked = asked_[worker];
+    if (asked == kPushAndPull || asked == kPull) events_.push_back({Time::zero(), {worker, reference::Kind::pull}});
+    if (asked == kPushAndPull) exchanges_.push_back({worker, reference::Kind::exchange});
+  }
+
+  // A window.
+  void took_effect(Time time, int worker, reference::Kind kind) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({time, {worker, kind}});
+  }
+  std::mutex& window_mutex() { return window_mutex_; }
+
+  std::vector<reference::Event> events() const {
+    std::vector<Timed> sorted = events_;
+    std::stable_sort(sorted.begin(), sorted.end(), [](const Timed& a, const Timed& b) { return a.time < b.time; });
+    std::vector<reference::Event> result;
+    for (const Timed& event : sorted) result.push_back(event.event);
+    return result;
+  }
+  // Of a worker and a centre at a server: when the server has replied.
+  const std::vector<reference::Event>& exchanges() const { return exchanges_; }
+
+  static constexpr fabric::Tag kPush = 2;
+  static constexpr fabric::Tag kPushAndPull = 3;
+  static constexpr fabric::Tag kPull = 4;
+  static constexpr fabric::Tag kReply = 6;
+
+ private:
+  struct Timed {
+    Time time;  // Only of windows.
+    reference::Event event;
+  };
+
+  std::mutex mutex_;
+  std::mutex window_mutex_;
+  std::map<int, fabric::Tag> asked_;
+  std::vector<Timed> events_;
+  std::vector<reference::Event> exchanges_;
+};
+
+// Passes everything on, and notes reads and additions of more than one component.
+class RecordingWindow final : public fabric::Window {
+ public:
+  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, bool one_at_a_time, std::shared_ptr<fabric::Window> window)
+      : endpoint_(endpoint), recorder_(recorder), one_at_a_time_(one_at_a_time), window_(std::move(window)) {}
+
+  const std::string& name() const override { return window_->name(); }
+  fabric::Rank home() const override { return window_->home(); }
+  std::size_t size() const override { return window_->size(); }
+
+  // A model is read without the count behind it, and is no part of the method.
+  Status read(std::size_t offset, std::span<float> to, fabric::Deadline deadline) override {
+    if (to.size() < size()) return window_->read(offset, to, deadline);
+    return noted(reference::Kind::read, [&] { return window_->read(offset, to, deadline); });
+  }
+  Status write(std::size_t offset, std::span<const float> from, fabric::Deadline deadline) override {
+    return window_->write(offset, from, deadline);
+  }
+  Status add(std::size_t offset, std::span<const float> values, fabric::Deadline deadline) override {
+    return noted(reference::Kind::add, [&] { return window_->add(offset, values, deadline); });
+  }
+  Result<float> fetch_add(std::size_t offset, float value, fabric::Deadline deadline) override {
+    return window_->fetch_add(offset, value, deadline);
+  }
+
+ private:
+  template <class Operation>
+  Status noted(reference::Kind kind, Operation operation) {
+    if (one_at_a_time_) {
+      const std::lock_guard lock(recorder_.window_mutex());
+      Status status = operation();
+      recorder_.took_effect(Time::zero(), endpoint_.rank(), kind);
+      return status;
+    }
+    const Time begin = endpoint_.now();
+    Status status = operation();
+    recorder_.took_effect(begin + (endpoint_.now() - begin) / 2, endpoint_.rank(), kind);
+    return status;
+  }
+
+  fabric::Endpoint& endpoint_;
+  Recorder& recorder_;
+  bool one_at_a_time_;
+  std::shared_ptr<fabric::Window> window_;
+};
+
+// Passes everything on. Notes what server `server` receives and replies, and what anybody does to windows.
+class RecordingEndpoint final : public fabric::Endpoint {
+ public:
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, bool on_threads)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), on_threads_(on_threads) {}
+
+  fabric::Rank rank() const override { return endpoint_.rank(); }
+  int size() const override { return endpoint_.size(); }
+  Time now() const override { return endpoint_.now(); }
+  void sleep(Duration duration) override { endpoint_.sleep(duration); }
+  void compute(double units, FunctionRef<void()> work) override { endpoint_.compute(units, work); }
+  void pass(std::string_view point) override { endpoint_.pass(point); }
+  Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
+    if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
+    return endpoint_.send(to, tag, std::move(payload), deadline);
+  }
+  Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
+    Result<fabric::Message> message = endpoint_.receive(filter, deadline);
+    if (is_server_ && message) recorder_.received(message->source, message->tag);
+    return message;
+  }
+  std::optional<fabric::Message> poll(const fabric::Filter& filter) override { return endpoint_.poll(filter); }
+  Result<std::shared_ptr<fabric::Window>> open_window(std::string_view name, std::size_t size, fabric::Rank home,
+                                                      fabric::Deadline deadline) override {
+    Result<std::shared_ptr<fabric::Window>> window = endpoint_.open_window(name, size, home, deadline);
+    if (!window) return window;
+    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, on_threads_, *window));
+  }
+  fabric::PeerState peer(fabric::Rank rank) const override { return endpoint_.peer(rank); }
+  std::vector<fabric::Departure> departures() const override { return endpoint_.departures(); }
+  fabric::Traffic traffic() const override { return endpoint_.traffic(); }
+  RandomStream random(std::string_view purpose) const override { return endpoint_.random(purpose); }
+  std::optional<Status> native_all_reduce(const fabric::Group& group, std::span<float> values, fabric::Deadline deadline) override {
+    return endpoint_.native_all_reduce(group, values, deadline);
+  }
+
+ private:
+  fabric::Endpoint& endpoint_;
+  Recorder& recorder_;
+  bool is_server_;
+  bool on_threads_;
+};
+
+// g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
+// w_i alone, so that parts of the weights are problems of their own.
+inline std::vector<float> trial_gradient(int worker, int step, const std::vector<float>& weights, bool coupled = true) {
+  const auto eighths = [](int value, int values) { return static_cast<float>(value % values) / 8; };
+  const std::size_t size = weights.size();
+  std::vector<float> gradient(size);
+  for (std::size_t i = 0; i < size; ++i) {
+    const int at = static_cast<int>(i);
+    const float curvature = 0.5F + eighths(3 * worker + 5 * at, 8);
+    const float target = eighths(7 * worker + 11 * step + 3 * at + worker * step, 17) - 1;
+    gradient[i] = curvature * weights[i] - target;
+    if (coupled) gradient[i] += weights[(i + 1) % size] / 8;
+  }
+  return gradient;
+}
+
+inline params::Layout trial_layout() {
+  params::Layout layout;
+  layout.add("matrix", {4, 3});
+  layout.add("bias", {5});
+  return layout;
+}
+
+inline std::vector<float> trial_weights() {
+  std::vector<float> weights(trial_layout().size());
+  for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 5) / 4 - 0.5F;
+  return weights;
+}
+
+struct Trial {
+  std::string strategy{};
+  std::map<std::string, std::string> settings{};
+  std::string fabric = "sim";
+  int workers = 1;
+  int servers = 0;
+  int steps = 9;                        // Of each worker.
+  std::vector<int> pauses{};            // Steps after which all finish(), and then go on,
+  bool new_objects = false;             // with new strategy objects and what list_state() says.
+  optim::OptimiserOptions optimiser{};  // Plain SGD.
+  double lr = 0.125;
+  std::string codec = "fp32";
+  std::uint64_t seed = 1;
+  bool coupled = true;
+  int recorded_server = 0;
+  // Before and after every gradient, on the thread of its worker.
+  std::function<void(int worker, int step)> begins{};
+  std::function<void(int worker, int step)> computed{};
+  std::function<void(fabric::SimOptions&)> adjust{};  // The simulator's options, last of all.
+
+  std::vector<std::uint64_t> samples() const {
+    std::vector<std::uint64_t> result;
+    for (int worker = 0; worker < workers; ++worker) result.push_back(static_cast<std::uint64_t>(100 + 10 * worker));
+    return result;
+  }
+};
+
+struct Outcome {
+  std::string failures{};                      // Of the ranks; empty if all finished.
+  std::vector<std::vector<float>> models{};    // By worker, from the last finish().
+  std::vector<std::vector<float>> replicas{};  // By worker: its weights at the end.
+  std::vector<std::vector<char>> took_part{};  // By worker and step.
+  std::vector<reference::Event> events{};      // Pushes and pulls; or reads and additions.
+  std::vector<reference::Event> exchanges{};   // With a centre at a server.
+  ledger::Balance balance{};
+
+  // What a reference replays.
+  reference::Schedule schedule(const Trial& trial) const {
+    const bool coupled = trial.coupled;
+    return {.workers = trial.workers,
+            .steps = trial.steps,
+            .weights = trial_weights(),
+            .gradient = [coupled](int worker, int step,
+                                  const std::vector<float>& weights) { return trial_gradient(worker, step, weights, coupled); },
+            .lr = trial.lr,
+            .momentum = trial.optimiser.name == "sgd" ? 0 : trial.optimiser.momentum,
+            .order = events,
+            .first_pull = true};
+  }
+};
+
+// Ranks of different speeds, in no order of their numbers, and in the simulator links with jitter where none is needed to be without.
+inline std::unique_ptr<fabric::Fabric> trial_fabric(const Trial& trial, const Description& description) {
+  using namespace std::chrono_literals;
+  fabric::FabricOptions options;
+  options.ranks = trial.workers + trial.servers;
+  options.seed = trial.seed;
+  if (trial.fabric == "threads") return std::make_unique<fabric::ThreadsFabric>(options);
+  fabric::SimOptions sim;
+  static_cast<fabric::FabricOptions&>(sim) = options;
+  RandomStream random(trial.seed, 0, "trial speeds");
+  for (int worker = 0; worker < trial.workers; ++worker) {
+    constexpr double kSlowest = 0.3;
+    sim.speeds.push_back({.ranks = fabric::RankSet{worker}, .factor = kSlowest + random.uniform()});
+  }
+  sim.compute.time_per_unit = Distribution::lognormal(1ms, 500us);
+  if (description.places != Places::centre) sim.network.link.jitter = Distribution::exponential(300us);
+  if (trial.adjust) trial.adjust(sim);
+  return std::make_unique<fabric::SimFabric>(sim);
+}
+
+// A trial that is under way.
+class TrialRun {
+ public:
+  explicit TrialRun(const Trial& trial)
+      : trial_(trial),
+        registry_(Registry::built_in()),
+        description_(registry_.find(trial.strategy)),
+        settings_(description_.name, description_.options),
+        roles_{.workers = trial.workers, .servers = trial.servers},
+        ledger_(roles_.ranks(), roles_.workers, place_ranks(description_.places, roles_)) {
+    for (const auto& [name, value] : trial.settings) settings_.set(name, value);
+    check_use(description_, settings_, roles_, trial.codec, trial.optimiser);
+    const auto workers = static_cast<std::size_t>(trial.workers);
+    outcome_.models.resize(workers);
+    outcome_.replicas.resize(workers);
+    outcome_.took_part.resize(workers);
+  }
+
+  Outcome run() {
+    const fabric::RunReport report = trial_fabric(trial_, description_)->run([&](fabric::Endpoint& raw) -> Status {
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), trial_.fabric == "threads");
+      return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
+    });
+    outcome_.failures = report.summary();
+    outcome_.events = recorder_.events();
+    outcome_.exchanges = recorder_.exchanges();
+    outcome_.balance = ledger_.close({});
+    return std::move(outcome_);
+  }
+
+ private:
+  Status work(fabric::Endpoint& endpoint) {
+    const int worker = endpoint.rank();
+    const auto index = static_cast<std::size_t>(worker);
+    std::vector<float> weights = trial_weights();
+    std::vector<float> model = weights;
+    std::vector<float> gradient(weights.size());
+    std::unique_ptr<Strategy> strategy = make(endpoint);
+    STARLING_TRY(strategy->start(weights, model));
+    for (int step = 1; step <= trial_.steps; ++step) {
+      if (trial_.begins) trial_.begins(worker, step);
+      const bool takes_part = strategy->takes_part(static_cast<std::uint64_t>(step));
+      outcome_.took_part[index].push_back(takes_part ? 1 : 0);
+      std::fill(gradient.begin(), gradient.end(), 0.0F);
+      if (takes_part) endpoint.compute(1, [&] { gradient = trial_gradient(worker, step, weights, trial_.coupled); });
+      if (trial_.computed) trial_.computed(worker, step);
+      STARLING_TRY(strategy->exchange({.weights = weights,
+                                       .gradient = gradient,
+                                       .number = static_cast<std::uint64_t>(step),
+                                       .lr = trial_.lr,
+                                       .samples = takes_part ? std::size_t{1} : std::size_t{0}}));
+      if (std::find(trial_.pauses.begin(), trial_.pauses.end(), step) == trial_.pauses.end()) continue;
+      STARLING_TRY(strategy->finish(weights, model));
+      if (!trial_.new_objects) continue;
+      replace(endpoint, strategy);
+      STARLING_TRY(strategy->start(weights, model));
+    }
+    STARLING_TRY(strategy->finish(weights, model));
+    outcome_.models[index] = model;
+    outcome_.replicas[index] = weights;
+    return {};
+  }
+
+  Status serve(fabric::Endpoint& endpoint) {
+    std::unique_ptr<Strategy> strategy = make(endpoint);
+    STARLING_TRY(strategy->start_serving());
+    for (std::size_t pause = 0; pause < trial_.pauses.size(); ++pause) {
+      STARLING_TRY(strategy->serve());
+      if (!trial_.new_objects) continue;
+      replace(endpoint, strategy);
+      STARLING_TRY(strategy->start_serving());
+    }
+    return strategy->serve();
+  }
+
+  std::unique_ptr<Strategy> make(fabric::Endpoint& endpoint) {
+    return description_.make({.endpoint = endpoint,
+                              .roles = roles_,
+                              .layout = layout_,
+                              .settings = settings_,
+                              .account = ledger_.account(endpoint.rank()),
+                              .optimiser = trial_.optimiser,
+                              .codec = trial_.codec,
+                              .part_samples = trial_.samples(),
+                              .seed = trial_.seed});
+  }
+
+  // By another object that has what this one listed, as after a checkpoint.
+  void replace(fabric::Endpoint& endpoint, std::unique_ptr<Strategy>& strategy) {
+    params::StateList before;
+    strategy->list_state(before);
+    std::unique_ptr<Strategy> next = make(endpoint);
+    params::StateList after;
+    next->list_state(after);
+    ASSERT_EQ(after.vectors().size(), before.vectors().size());
+    ASSERT_EQ(after.numbers().size(), before.numbers().size());
+    for (std::size_t i = 0; i < before.vectors().size(); ++i) {
+      ASSERT_EQ(after.vectors()[i].name, before.vectors()[i].name);
+      std::copy(before.vectors()[i].values.begin(), before.vectors()[i].values.end(), after.vectors()[i].values.begin());
+    }
+    for (std::size_t i = 0; i < before.numbers().size(); ++i) *after.numbers()[i].value = *before.numbers()[i].value;
+    strategy = std::move(next);
+  }
+
+  const Trial& trial_;
+  Registry registry_;
+  const Description& description_;
+  Settings settings_;
+  Roles roles_;
+  params::Layout layout_ = trial_layout();
+  ledger::Ledger ledger_;
+  Recorder recorder_;
+  Outcome outcome_;
+};
+
+// Throws UserError where the strategy cannot be used so.
+inline Outcome run_trial(const Trial& trial) { return TrialRun(trial).run(); }
+
+}  // namespace starling::strategy

@@ -1,0 +1,348 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Every strategy, on every fabric, with several numbers of workers: it gives what its serial reference gives when that replays the order in
+// which things really happened, the books balance, and all workers learn the same result. A strategy that is registered and has no cases
+// here fails.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "contract/strategy_harness.h"
+#include "contract/strategy_references.h"
+#include "starling/base/error.h"
+
+namespace starling::strategy {
+namespace {
+
+using reference::Damping;
+using reference::Schedule;
+using Reference = std::function<reference::Result(const Schedule&)>;
+
+const optim::OptimiserOptions kSgd{.name = "sgd"};
+const optim::OptimiserOptions kMomentum{.name = "momentum", .momentum = 0.5};
+
+// One way to use a strategy, and the reference for it.
+struct Case {
+  std::map<std::string, std::string> settings{};
+  optim::OptimiserOptions optimiser = kMomentum;
+  Reference reference{};
+  bool by_exchanges = false;  // The order is that of exchanges with a centre at a server.
+};
+
+Schedule damped(Schedule schedule, Damping damping) {
+  schedule.damping = damping;
+  return schedule;
+}
+
+// What comes before everybody has the first weights waits until then.
+Schedule started_together(Schedule schedule) {
+  std::vector<char> started(static_cast<std::size_t>(schedule.workers));
+  std::stable_partition(schedule.order.begin(), schedule.order.end(), [&](const reference::Event& event) {
+    return event.kind == reference::Kind::pull && std::exchange(started[static_cast<std::size_t>(event.worker)], 1) == 0;
+  });
+  return schedule;
+}
+
+std::vector<Case> ssp_cases() {
+  std::vector<Case> cases;
+  for (const int bound : {0, 1, 3}) {
+    cases.push_back({.settings = {{"bound", std::to_string(bound)}},
+                     .reference = [bound](const Schedule& s) { return ssp(started_together(s), bound); }});
+  }
+  cases.push_back({.settings = {{"staleness_lr", "inverse"}},
+                   .reference = [](const Schedule& s) { return ssp(started_together(damped(s, Damping::by_staleness)), 2); }});
+  return cases;
+}
+
+std::vector<Case> async_cases() {
+  return {
+      {.optimiser = kSgd, .reference = reference::async},
+      {.reference = reference::async},
+      {.settings = {{"staleness_lr", "inverse"}}, .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness)); }},
+      {.settings = {{"staleness_lr", "inverse-plus-one"}},
+       .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness_plus_one)); }}};
+}
+
+std::vector<Case> downpour_cases() {
+  std::vector<Case> cases;
+  for (const auto& [push, fetch] : std::vector<std::pair<int, int>>{{1, 1}, {2, 3}, {3, 2}, {4, 4}}) {
+    cases.push_back({.settings = {{"n_push", std::to_string(push)}, {"n_fetch", std::to_string(fetch)}},
+                     .reference = [n_push = push, n_fetch = fetch](const Schedule& s) { return downpour(s, n_push, n_fetch); }});
+  }
+  cases.push_back({.settings = {{"n_push", "2"}, {"n_fetch", "2"}, {"staleness_lr", "inverse-plus-one"}},
+                   .reference = [](const Schedule& s) { return downpour(damped(s, Damping::by_staleness_plus_one), 2, 2); }});
+  return cases;
+}
+
+std::vector<Case> agn_cases() {
+  std::vector<Case> cases;
+  for (const int k : {1, 4}) {
+    cases.push_back({.settings = {{"k", std::to_string(k)}}, .reference = [k](const Schedule& s) { return agn(s, k); }});
+  }
+  return cases;
+}
+
+std::vector<Case> dc_asgd_cases() {
+  return {{.settings = {{"lambda", "0"}}, .reference = reference::async},
+          {.settings = {{"lambda", "0.5"}}, .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 0.5}); }},
+          {.settings = {{"lambda", "1"}, {"adaptive", "true"}},
+           .optimiser = kSgd,
+           .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 1, .adaptive = true}); }},
+          {.settings = {{"lambda", "0.5"}, {"staleness_lr", "inverse"}},
+           .reference = [](const Schedule& s) { return dc_asgd(damped(s, Damping::by_staleness), {.lambda = 0.5}); }}};
+}
+
+using Elastic = reference::Result (*)(const Schedule&, double alpha, int period);
+
+std::vector<Case> elastic_cases(Elastic elastic, int workers) {
+  const auto by_turns = [](Schedule schedule) {
+    schedule.order.clear();
+    return schedule;
+  };
+  return {{.settings = {{"tau", "1"}},
+           .reference = [=](const Schedule& s) { return elastic(by_turns(s), 0.9 / workers, 1); },
+           .by_exchanges = true},
+          {.settings = {{"alpha", "0.25"}, {"tau", "2"}},
+           .reference = [=](const Schedule& s) { return elastic(by_turns(s), 0.25, 2); },
+           .by_exchanges = true},
+          {.settings = {{"rho", "2"}, {"tau", "1"}, {"order", "arrival"}},
+           .reference = [=](const Schedule& s) { return elastic(s, 2 * s.lr, 1); },
+           .by_exchanges = true}};
+}
+
+std::vector<Case> ea_wild_cases(int workers) {
+  std::vector<Case> cases{{.reference = [=](const Schedule& s) { return ea_wild(s, {.alpha = 0.9 / workers}); }},
+                          {.settings = {{"alpha", "0.25"}, {"tau", "2"}},
+                           .optimiser = {.name = "nesterov", .momentum = 0.5},
+                           .reference = [](const Schedule& s) { return ea_wild(s, {.alpha = 0.25, .period = 2, .nesterov = true}); }}};
+  for (const int group : {2, 3, 4}) {
+    if (workers % group != 0) continue;
+    for (const char* representative : {"fixed", "random"}) {
+      cases.push_back({.settings = {{"group", std::to_string(group)}, {"representative", representative}},
+                       .reference = [=](const Schedule& s) { return ea_wild(s, {.alpha = 0.9 * group / workers, .group_size = group}); }});
+    }
+  }
+  return cases;
+}
+
+std::vector<Case> local_sgd_cases() {
+  std::vector<Case> cases;
+  for (const int period : {1, 3, 4}) {
+    cases.push_back(
+        {.settings = {{"period", std::to_string(period)}}, .reference = [period](const Schedule& s) { return local_sgd(s, period); }});
+  }
+  return cases;
+}
+
+std::vector<Case> sync_cases() {
+  std::vector<Case> cases{{.reference = reference::sync}, {.optimiser = kSgd, .reference = reference::sync}};
+  for (const char* algorithm : {"flat", "direct", "ring", "hierarchical"}) {
+    cases.push_back({.settings = {{"all_reduce", algorithm}, {"subgroup", "2"}}, .reference = reference::sync});
+  }
+  return cases;
+}
+
+// Who takes part is the strategy's choice, so the reference is made when the run is over.
+std::vector<Case> fedavg_cases() { return {{.settings = {{"period", "3"}}}, {.settings = {{"period", "3"}, {"fraction", "0.5"}}}}; }
+
+reference::Result fedavg_reference(const Trial& trial, const Outcome& outcome) {
+  constexpr int kPeriod = 3;
+  reference::FedAvgOptions options{.local_steps = kPeriod};
+  for (const std::uint64_t samples : trial.samples()) options.samples.push_back(static_cast<double>(samples));
+  for (int first = 0; first < trial.steps; first += kPeriod) {
+    std::vector<int> clients;
+    for (int worker = 0; worker < trial.workers; ++worker) {
+      const std::vector<char>& took_part = outcome.took_part[static_cast<std::size_t>(worker)];
+      if (took_part[static_cast<std::size_t>(first)] != 0) clients.push_back(worker);
+      for (int step = first; step < first + kPeriod; ++step) {
+        EXPECT_EQ(took_part[static_cast<std::size_t>(step)], took_part[static_cast<std::size_t>(first)]) << "in the middle of a round";
+      }
+    }
+    options.clients.push_back(clients);
+  }
+  const std::size_t expected = trial.settings.contains("fraction") ? static_cast<std::size_t>(std::max(1, (trial.workers + 1) / 2))
+                                                                   : static_cast<std::size_t>(trial.workers);
+  for (const std::vector<int>& clients : options.clients) EXPECT_EQ(clients.size(), expected);
+  return fedavg(outcome.schedule(trial), options);
+}
+
+// Nothing for a strategy that nobody has written a case for.
+std::vector<Case> cases_of(const std::string& strategy, int workers) {
+  if (strategy == "sequential" || strategy == "sync") return sync_cases();
+  if (strategy == "local-sgd") return local_sgd_cases();
+  if (strategy == "fedavg") return fedavg_cases();
+  if (strategy == "ssp") return ssp_cases();
+  if (strategy == "async") return async_cases();
+  if (strategy == "downpour") return downpour_cases();
+  if (strategy == "agn") return agn_cases();
+  if (strategy == "dc-asgd") return dc_asgd_cases();
+  if (strategy == "easgd") return elastic_cases(reference::easgd, workers);
+  if (strategy == "ea-msgd") return elastic_cases(reference::ea_msgd, workers);
+  if (strategy == "ea-wild") return ea_wild_cases(workers);
+  return {};
+}
+
+Trial trial_of(const Description& description, const Case& one, const std::string& fabric, int workers) {
+  Trial trial{.strategy = description.name, .settings = one.settings, .fabric = fabric, .workers = workers};
+  trial.optimiser = one.optimiser;
+  trial.servers = description.needs_servers ? 1 : 0;
+  if (description.name == "sequential") trial.settings.clear();
+  return trial;
+}
+
+std::string describe(const Trial& trial) {
+  std::string text = fmt::format("{} on {} with {} workers and {}", trial.strategy, trial.fabric, trial.workers, trial.optimiser.name);
+  for (const auto& [name, value] : trial.settings) text += fmt::format(", {} = {}", name, value);
+  return text;
+}
+
+void expect_near(const std::vector<float>& actual, const std::vector<float>& expected, const char* what) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 2e-6) << what << ", component " << i;
+}
+
+// `applied` are those that were applied everywhere they were meant for.
+void expect_books_balance(const Outcome& outcome) {
+  EXPECT_TRUE(outcome.balance.balanced) << to_text(outcome.balance);
+  EXPECT_GT(outcome.balance.produced, 0U);
+  EXPECT_TRUE(outcome.balance.dropped.empty());
+  EXPECT_EQ(outcome.balance.applied, outcome.balance.produced);
+}
+
+void expect_one_model(const Outcome& outcome) {
+  for (const std::vector<float>& model : outcome.models) EXPECT_EQ(model, outcome.models[0]);
+}
+
+class StrategyTest : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {
+ protected:
+  StrategyTest() : registry_(Registry::built_in()), description_(registry_.find(std::get<0>(GetParam()))) {}
+
+  const std::string& fabric() const { return std::get<1>(GetParam()); }
+  int workers() const { return std::get<2>(GetParam()); }
+  bool is_refused() const { return description_.one_worker_only && workers() > 1; }
+
+  Registry registry_;
+  const Description& description_;
+};
+
+TEST_P(StrategyTest, GivesWhatItsReferenceGives) {
+  const std::vector<Case> cases = cases_of(description_.name, workers());
+  ASSERT_FALSE(cases.empty()) << description_.name << " has no serial reference in this suite";
+  for (const Case& one : cases) {
+    const Trial trial = trial_of(description_, one, fabric(), workers());
+    SCOPED_TRACE(describe(trial));
+    if (is_refused()) {
+      EXPECT_THROW(run_trial(trial), UserError);
+      continue;
+    }
+    const Outcome outcome = run_trial(trial);
+    ASSERT_EQ(outcome.failures, "");
+    expect_one_model(outcome);
+    expect_books_balance(outcome);
+    Schedule schedule = outcome.schedule(trial);
+    if (one.by_exchanges) schedule.order = outcome.exchanges;
+    const reference::Result expected = one.reference ? one.reference(schedule) : fedavg_reference(trial, outcome);
+    expect_near(outcome.models[0], expected.model, "the model");
+    for (std::size_t worker = 0; worker < expected.replicas.size(); ++worker) {
+      expect_near(outcome.replicas[worker], expected.replicas[worker], "a replica");
+    }
+  }
+}
+
+// Every part of the weights is a server's, and has an order of its own. In the simulator the same run can be looked at from each of them.
+TEST_P(StrategyTest, EveryServerGivesWhatTheReferenceGivesForItsPart) {
+  if (!description_.needs_servers || fabric() != "sim") return;
+  constexpr int kServers = 3;
+  for (const Case& one : cases_of(description_.name, workers())) {
+    Trial trial = trial_of(description_, one, fabric(), workers());
+    trial.servers = kServers;
+    trial.coupled = false;
+    SCOPED_TRACE(describe(trial));
+    for (trial.recorded_server = 0; trial.recorded_server < kServers; ++trial.recorded_server) {
+      const Outcome outcome = run_trial(trial);
+      ASSERT_EQ(outcome.failures, "");
+      expect_one_model(outcome);
+      expect_books_balance(outcome);
+      Schedule schedule = outcome.schedule(trial);
+      if (one.by_exchanges) schedule.order = outcome.exchanges;
+      const reference::Result expected = one.reference(schedule);
+      const collective::Slice part = collective::slice_of(expected.model.size(), kServers, trial.recorded_server);
+      for (std::size_t i = part.begin; i < part.begin + part.size; ++i) {
+        EXPECT_NEAR(outcome.models[0][i], expected.model[i], 2e-6) << "component " << i << ", server " << trial.recorded_server;
+      }
+    }
+  }
+}
+
+// As at a checkpoint of a run: all drain and learn the result so far, then go on. New objects find in what the old ones listed all they
+// need. Where workers wait for each other in every step, nobody can tell the difference from the result.
+TEST_P(StrategyTest, GoesOnAfterAFinish) {
+  if (is_refused()) return;
+  for (const Case& one : cases_of(description_.name, workers())) {
+    Trial trial = trial_of(description_, one, fabric(), workers());
+    SCOPED_TRACE(describe(trial));
+    // One worker alone meets nobody; but who accumulates over several steps pushes earlier, and fetches when it begins anew.
+    const bool accumulates = description_.name == "downpour" || description_.name == "agn";
+    const bool same = (description_.lockstep || workers() == 1) && !accumulates;
+    const Outcome whole = run_trial(trial);
+    trial.pauses = {2, 5, 9};
+    for (const bool new_objects : {false, true}) {
+      SCOPED_TRACE(new_objects ? "with new objects" : "with the same objects");
+      trial.new_objects = new_objects;
+      const Outcome outcome = run_trial(trial);
+      ASSERT_EQ(outcome.failures, "");
+      expect_one_model(outcome);
+      expect_books_balance(outcome);
+      if (!same) continue;
+      EXPECT_EQ(outcome.models, whole.models);
+      EXPECT_EQ(outcome.replicas, whole.replicas);
+    }
+  }
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> result;
+  const Registry registry = Registry::built_in();
+  for (const Description& description : registry.all()) result.push_back(description.name);
+  return result;
+}
+
+std::string test_name(const testing::TestParamInfo<std::tuple<std::string, std::string, int>>& info) {
+  std::string name = fmt::format("{}_{}_{}_workers", std::get<0>(info.param), std::get<1>(info.param), std::get<2>(info.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, StrategyTest,
+                         testing::Combine(testing::ValuesIn(names()), testing::Values("threads", "sim"), testing::Values(1, 2, 3, 5, 8)),
+                         test_name);
+
+// Otherwise the comparisons above would say little.
+TEST(StrategySuite, OrdersAreNotThoseOfTheRanks) {
+  const Outcome outcome = run_trial({.strategy = "async", .workers = 5, .servers = 1});
+  std::vector<int> pushes;
+  for (const reference::Event& event : outcome.events) {
+    if (event.kind == reference::Kind::push) pushes.push_back(event.worker);
+  }
+  ASSERT_EQ(pushes.size(), 45U);
+  int out_of_turn = 0;
+  for (std::size_t i = 1; i < pushes.size(); ++i) out_of_turn += pushes[i] != (pushes[i - 1] + 1) % 5 ? 1 : 0;
+  EXPECT_GT(out_of_turn, 15);
+  EXPECT_GT(outcome.balance.version_staleness.max(), 4U);
+  const Outcome wild = run_trial({.strategy = "ea-wild", .workers = 5});
+  int reads_between = 0;
+  for (std::size_t i = 1; i < wild.events.size(); ++i) {
+    reads_between += wild.events[i - 1].kind == reference::Kind::read && wild.events[i].kind == reference::Kind::read ? 1 : 0;
+  }
+  EXPECT_GT(reads_between, 0) << "nobody reads the centre between another's read and addition";
+}
+
+}  // namespace
+}  // namespace starling::strategy
