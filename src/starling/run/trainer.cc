@@ -396,7 +396,7 @@ void Trainer::look_around(Endpoint& endpoint) {
     interrupted_ = true;
     // Halting workers that do not wait for each other changes their course. In the simulator a run must not depend on when it was
     // interrupted, so it goes back to the last checkpoint instead.
-    if (config_.fabric.name == "sim" && !lockstep_) {
+    if (config_.fabric.name == "sim" && !description_.lockstep) {
       given_up_ = true;
     } else {
       gate_.halt();

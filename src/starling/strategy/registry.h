@@ -46,7 +46,9 @@ struct Description {
   bool one_worker_only = false;
   // All workers do the same steps in step with each other, so that a run may be stopped after any step without changing its course.
   bool lockstep = false;
-  std::function<bool(const Settings&)> lockstep_when{};  // Or only with some settings.
+  // With some settings, groups of workers are in step inside, but not with each other: they too can only be stopped all after the same
+  // step, but that may change their course.
+  std::function<bool(const Settings&)> lockstep_when{};
   // A worker that is lost does not end the run.
   bool survives_lost_worker = false;
 
