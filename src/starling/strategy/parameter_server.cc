@@ -263,6 +263,7 @@ Status ParameterServer::do_what_can_be_done() {
 }
 
 Status ParameterServer::take_up(Incoming incoming, fabric::Tag tag) {
+      if (must_stall(stalled_[worker]->incoming.stamp.id, at_work_)) continue;
   const Rank worker = incoming.source;
   if (tag == kPushAndPull && answers_with_old_weights()) {
     tensor::Tensor old = weights_.share();

@@ -79,6 +79,13 @@ class ParameterServer : public Strategy {
   }
   // A push is answered with the weights from before it was applied.
   virtual bool answers_with_old_weights() const { return false; }
+  // Whether this update, which has arrived, must wait before it is applied, until another reply is sent. A strategy that makes any wait
+  // pushes only together with pulls: a worker has one update here at most.
+  virtual bool must_stall(const params::UpdateId& id, std::span<const char> at_work) const {
+    (void)id, (void)at_work;
+    return false;
+  }
+  std::uint64_t clock_of(fabric::Rank worker) const { return clocks_[static_cast<std::size_t>(worker)]; }
   virtual void list_server_state(params::StateList& state) { (void)state; }
 
   bool is_server() const { return !context().roles.is_worker(rank()); }
