@@ -110,15 +110,17 @@ Status ParameterServer::push(const params::UpdateId& id, std::span<const float> 
   return {};
 }
 
-Status ParameterServer::push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step,
-                                      std::span<float> weights) {
+Status ParameterServer::push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights,
+                                      const std::shared_ptr<const void>& keeper) {
   for (Part& part : parts_) {
     if (part.codec) part.codec->set_progress(step.epoch);
     Stamp& stamp = part.pulled;  // It is replaced by the reply's.
     stamp.id = id;
     stamp.value = with_stage(step);
-    // The reply comes after the update was applied, so the memory need only stay until then.
-    STARLING_TRY(part.push_and_pull->lend(part.server, TensorView::of(update.subspan(part.begin, part.size)), stamp));
+    // The reply comes after the update was applied, so the memory need only stay as it is until then.
+    const TensorView view = TensorView::of(update.subspan(part.begin, part.size));
+    STARLING_TRY(keeper ? part.push_and_pull->send(part.server, tensor::Tensor::adopt(view, [keeper] {}), stamp)
+                        : part.push_and_pull->lend(part.server, view, stamp));
   }
   request_.id = id;
   return receive_replies(weights);

@@ -44,8 +44,10 @@ class ParameterServer : public Strategy {
   Status push(const params::UpdateId& id, std::span<const float> update, const Step& step);
   // Gets the weights of all servers. `clock` is an update that was produced and not pushed, where servers keep clocks.
   Status pull(std::span<float> weights, const params::UpdateId& clock = {});
-  // Both in one round trip, without a copy of the update where there is no codec.
-  Status push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights);
+  // Both in one round trip, without a copy of the update where there is no codec. A worker that is lost meanwhile cannot wait until the
+  // servers are done with it, so the memory must outlive this object: as the replica's gradient does, or because `keeper` owns it.
+  Status push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights,
+                       const std::shared_ptr<const void>& keeper = nullptr);
   // What is left to push before the end, such as a part of an accumulated update.
   virtual Status flush(std::span<const float> weights) {
     (void)weights;
