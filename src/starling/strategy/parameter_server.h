@@ -5,7 +5,7 @@
 // a server does with it (the server's side: apply()).
 //
 //   worker                                   server s
-//   start     worker 0: first weights ──────▶ keeps its part
+//   start     first worker: its weights ────▶ keeps its part
 //             pull ─────────────────────────▶ reply: part, version, contents
 //   exchange  push update (and pull) ───────▶ apply(); reply
 //   finish    finish ───────────────────────▶ when all have come: reply to all
@@ -79,8 +79,6 @@ class ParameterServer : public Strategy {
     (void)at_work;
     return std::nullopt;
   }
-  // A push is answered with the weights from before it was applied.
-  virtual bool answers_with_old_weights() const { return false; }
   // Whether this update, which has arrived, must wait before it is applied, until another reply is sent. A strategy that makes any wait
   // pushes only together with pulls: a worker has one update here at most.
   virtual bool must_stall(const params::UpdateId& id, std::span<const char> at_work) const {
@@ -88,6 +86,8 @@ class ParameterServer : public Strategy {
     return false;
   }
   std::uint64_t clock_of(fabric::Rank worker) const { return clocks_[static_cast<std::size_t>(worker)]; }
+  // A push is answered with the weights from before it was applied.
+  virtual bool answers_with_old_weights() const { return false; }
   virtual void list_server_state(params::StateList& state) { (void)state; }
 
   bool is_server() const { return !context().roles.is_worker(rank()); }
@@ -105,6 +105,7 @@ class ParameterServer : public Strategy {
   Status receive_replies(std::span<float> weights);
   Status send_to_all(fabric::Tag tag);
   void add_part(int server);
+  Status receive_first_weights();
   Status handle(fabric::Message message);
   Status take_up(tensor::Incoming incoming, fabric::Tag tag);
   void apply_push(const tensor::Incoming& incoming);
