@@ -216,15 +216,17 @@ Status Trainer::work(Endpoint& raw) {
   fabric::MeteredEndpoint endpoint(raw);
   collective::Meeting meeting(endpoint, patience());
   Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
-  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
   for (;;) {
+    // Meetings are not the strategy's, and a run that is resumed would not know what the last one had sent.
+    const std::uint64_t moved_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(name_the_lost(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())), endpoint));
     Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
     if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
     if (!*to_the_meeting) return {};
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
-    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    ledger::Account& account = ledger_->account(endpoint.rank());
+    account.count_bytes_sent(account.bytes_sent() + endpoint.bytes_moved() - moved_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, &worker));
     if (over_ || given_up_) return {};
@@ -235,13 +237,14 @@ Status Trainer::work(Endpoint& raw) {
 Status Trainer::serve(Endpoint& raw) {
   fabric::MeteredEndpoint endpoint(raw);
   collective::Meeting meeting(endpoint, patience());
-  const std::uint64_t bytes_before = ledger_->account(endpoint.rank()).bytes_sent();
   for (;;) {
+    const std::uint64_t moved_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(strategy->start_serving());
     STARLING_TRY(strategy->serve());
     if (given_up_) return {};
-    ledger_->account(endpoint.rank()).count_bytes_sent(bytes_before + endpoint.bytes_moved());
+    ledger::Account& account = ledger_->account(endpoint.rank());
+    account.count_bytes_sent(account.bytes_sent() + endpoint.bytes_moved() - moved_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, nullptr));
     if (over_ || given_up_) return {};
