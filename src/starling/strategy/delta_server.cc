@@ -12,20 +12,20 @@ namespace starling::strategy {
 DeltaServer::DeltaServer(Context context) : ParameterServer(std::move(context)) {
   if (is_server()) return;
   optimiser_.emplace(this->context(), parameters_of(this->context().layout));
-  delta_.resize(parameter_count());
+  delta_ = std::make_shared<std::vector<float>>(parameter_count());
 }
 
 void DeltaServer::step_locally(const Step& step) {
   if (steps_++ == 0) id_ = context().account.produced();
-  optimiser_->step_and_add_delta(step.weights, step.gradient, step.lr, step.first_stage, delta_);
+  optimiser_->step_and_add_delta(step.weights, step.gradient, step.lr, step.first_stage, *delta_);
   last_ = step;
 }
 
 Status DeltaServer::push_delta(const Step& step, double factor, bool with_pull) {
   endpoint().pass("push");
-  if (factor != 1) scale_floats(delta_, static_cast<float>(factor));
-  const Status status = with_pull ? push_and_pull(id_, delta_, step, step.weights) : push(id_, delta_, step);
-  std::fill(delta_.begin(), delta_.end(), 0.0F);
+  if (factor != 1) scale_floats(*delta_, static_cast<float>(factor));
+  const Status status = with_pull ? push_and_pull(id_, *delta_, step, step.weights, delta_) : push(id_, *delta_, step);
+  std::fill(delta_->begin(), delta_->end(), 0.0F);
   steps_ = 0;
   return status;
 }

@@ -3,6 +3,7 @@
 // Strategies whose workers run the optimiser and push differences of weights, which a server adds to its own: ssp, downpour and agn.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -30,8 +31,8 @@ class DeltaServer : public ParameterServer {
   void apply(const Update& update, std::span<float> weights) override;
   void list_worker_state(params::StateList& state) override;
 
-  std::optional<RunOptimiser> optimiser_;  // On workers.
-  std::vector<float> delta_;
+  std::optional<RunOptimiser> optimiser_;      // On workers.
+  std::shared_ptr<std::vector<float>> delta_;  // Shared with messages on their way.
   params::UpdateId id_{};
   std::uint64_t steps_ = 0;  // In delta_.
   Step last_{};              // For a flush: its rate and stage.

@@ -52,7 +52,7 @@ class EaWild final : public Strategy {
       STARLING_TRY(centre_->write(0, read_));
     }
     STARLING_TRY(collective::broadcast(endpoint(), group_, weights));
-    return collective::barrier(endpoint(), context().roles.worker_group());
+    return wait_for_all();  // Nobody reads what worker 0 has yet to write.
   }
 
   Status exchange(const Step& step) override {
@@ -110,7 +110,7 @@ class EaWild final : public Strategy {
     return static_cast<int>(stream.below(static_cast<std::uint64_t>(group_.size())));
   }
 
-  // A barrier whose waits last as long as others compute.
+  // A barrier whose waits last as long as others compute, and which goes on without those that are lost.
   Status wait_for_all() {
     constexpr fabric::Tag kHere = 30;
     constexpr fabric::Tag kGoOn = 31;
@@ -125,7 +125,10 @@ class EaWild final : public Strategy {
       if (message) here.push_back(worker);
       if (!message && message.failure().kind != FailureKind::peer_lost) return message.failure();
     }
-    for (const fabric::Rank worker : here) STARLING_TRY(endpoint().send(worker, kGoOn, {}));
+    for (const fabric::Rank worker : here) {
+      const Status sent = endpoint().send(worker, kGoOn, {});
+      if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+    }
     return {};
   }
 

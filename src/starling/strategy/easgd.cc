@@ -6,6 +6,7 @@
 // step. The worker's own step is the run's optimiser's (the paper's EASGD with --optimizer sgd); ea-msgd takes Nesterov's momentum. The
 // spring is not part of the momentum. The result is the centre.
 #include <algorithm>
+#include <memory>
 
 #include "starling/base/floats.h"
 #include "starling/strategy/elastic.h"
@@ -43,7 +44,7 @@ class Easgd final : public ParameterServer {
         round_robin_(this->context().settings.choice("order") == "round-robin") {
     if (is_server()) return;
     optimiser_.emplace(this->context(), parameters_of(this->context().layout));
-    before_.resize(parameter_count());
+    before_ = std::make_shared<std::vector<float>>(parameter_count());
     centre_.resize(parameter_count());
   }
 
@@ -57,14 +58,14 @@ class Easgd final : public ParameterServer {
     if (due) {
       const params::UpdateId id = context().account.produced();
       endpoint().pass("push");
-      std::copy(step.weights.begin(), step.weights.end(), before_.begin());
-      STARLING_TRY(push_and_pull(id, before_, step, centre_));
+      std::copy(step.weights.begin(), step.weights.end(), before_->begin());
+      STARLING_TRY(push_and_pull(id, *before_, step, centre_, before_));
     }
     if (step.samples > 0 && step.finite) optimiser_->step(step.weights, step.gradient, step.lr, step.first_stage);
     if (due) {
       const float alpha = elastic_alpha(context().settings, step.lr, context().roles.workers);
-      scaled_difference(before_, alpha, before_, centre_);
-      subtract_floats(step.weights, step.weights, before_);
+      scaled_difference(*before_, alpha, *before_, centre_);
+      subtract_floats(step.weights, step.weights, *before_);
     }
     return {};
   }
@@ -97,7 +98,8 @@ class Easgd final : public ParameterServer {
   std::uint64_t tau_;
   bool round_robin_;
   std::optional<RunOptimiser> optimiser_;  // On workers.
-  std::vector<float> before_;              // The worker's weights before its step, then what the spring takes off.
+  // The worker's weights before its step, then what the spring takes off. Shared with messages on their way.
+  std::shared_ptr<std::vector<float>> before_;
   std::vector<float> centre_;
   std::vector<float> spring_;  // On servers.
   fabric::Rank last_ = -1;     // Who exchanged last.

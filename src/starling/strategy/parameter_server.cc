@@ -9,6 +9,7 @@
 
 #include "starling/base/error.h"
 #include "starling/collective/collective.h"
+#include "starling/collective/meeting.h"
 #include "starling/strategy/coded_sum.h"
 #include "starling/strategy/shards.h"
 
@@ -89,7 +90,7 @@ void ParameterServer::add_part(int server) {
 }
 
 Status ParameterServer::start(std::span<float> weights, std::span<const float> model) {
-  if (rank() == 0) {
+  if (collective::is_first_alive(endpoint())) {
     for (const Part& part : parts_) {
       Channel first(endpoint(), {.tag = kFirstWeights});
       STARLING_TRY(first.send(part.server, TensorView::of(model.subspan(part.begin, part.size))));
@@ -110,15 +111,17 @@ Status ParameterServer::push(const params::UpdateId& id, std::span<const float> 
   return {};
 }
 
-Status ParameterServer::push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step,
-                                      std::span<float> weights) {
+Status ParameterServer::push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights,
+                                      const std::shared_ptr<const void>& keeper) {
   for (Part& part : parts_) {
     if (part.codec) part.codec->set_progress(step.epoch);
     Stamp& stamp = part.pulled;  // It is replaced by the reply's.
     stamp.id = id;
     stamp.value = with_stage(step);
-    // The reply comes after the update was applied, so the memory need only stay until then.
-    STARLING_TRY(part.push_and_pull->lend(part.server, TensorView::of(update.subspan(part.begin, part.size)), stamp));
+    // The reply comes after the update was applied, so the memory need only stay as it is until then.
+    const TensorView view = TensorView::of(update.subspan(part.begin, part.size));
+    STARLING_TRY(keeper ? part.push_and_pull->send(part.server, tensor::Tensor::adopt(view, [keeper] {}), stamp)
+                        : part.push_and_pull->lend(part.server, view, stamp));
   }
   request_.id = id;
   return receive_replies(weights);
@@ -185,15 +188,27 @@ void ParameterServer::list_state(params::StateList& state) {
 // The server's side.
 
 Status ParameterServer::start_serving() {
-  Channel first(endpoint(), {.tag = kFirstWeights});
-  Result<Incoming> incoming = first.receive(0);
-  if (!incoming) return incoming.failure();
-  weights_ = std::move(incoming->tensor);
+  STARLING_TRY(receive_first_weights());
   version_ = context().account.contents().size();
   for (int worker = 0; worker < context().roles.workers; ++worker) {
     clocks_[static_cast<std::size_t>(worker)] = context().account.contents()[worker].largest();
   }
   return {};
+}
+
+// From the first worker that is there. One that was lost earlier has sent nothing; one that is lost now leaves nobody who would send.
+Status ParameterServer::receive_first_weights() {
+  Channel first(endpoint(), {.tag = kFirstWeights});
+  for (Rank worker = 0;; ++worker) {
+    const bool was_alive = endpoint().peer(worker) == PeerState::alive;
+    Result<Incoming> incoming = first.receive(worker);
+    if (incoming) {
+      weights_ = std::move(incoming->tensor);
+      return {};
+    }
+    const bool is_last = worker + 1 == context().roles.workers;
+    if (was_alive || is_last || incoming.failure().kind != FailureKind::peer_lost) return incoming.failure();
+  }
 }
 
 // False if nobody is.
@@ -248,6 +263,7 @@ Status ParameterServer::do_what_can_be_done() {
     const std::optional<Rank> turn = whose_turn(at_work_);
     for (std::size_t worker = 0; worker < stalled_.size() && !again; ++worker) {
       if (!stalled_[worker] || (turn && *turn != static_cast<Rank>(worker))) continue;
+      if (must_stall(stalled_[worker]->incoming.stamp.id, at_work_)) continue;
       Stalled next = *std::exchange(stalled_[worker], std::nullopt);
       STARLING_TRY(take_up(std::move(next.incoming), next.tag));
       again = true;

@@ -5,7 +5,7 @@
 // a server does with it (the server's side: apply()).
 //
 //   worker                                   server s
-//   start     worker 0: first weights ──────▶ keeps its part
+//   start     first worker: its weights ────▶ keeps its part
 //             pull ─────────────────────────▶ reply: part, version, contents
 //   exchange  push update (and pull) ───────▶ apply(); reply
 //   finish    finish ───────────────────────▶ when all have come: reply to all
@@ -44,8 +44,10 @@ class ParameterServer : public Strategy {
   Status push(const params::UpdateId& id, std::span<const float> update, const Step& step);
   // Gets the weights of all servers. `clock` is an update that was produced and not pushed, where servers keep clocks.
   Status pull(std::span<float> weights, const params::UpdateId& clock = {});
-  // Both in one round trip, without a copy of the update where there is no codec.
-  Status push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights);
+  // Both in one round trip, without a copy of the update where there is no codec. A worker that is lost meanwhile cannot wait until the
+  // servers are done with it, so the memory must outlive this object: as the replica's gradient does, or because `keeper` owns it.
+  Status push_and_pull(const params::UpdateId& id, std::span<const float> update, const Step& step, std::span<float> weights,
+                       const std::shared_ptr<const void>& keeper = nullptr);
   // What is left to push before the end, such as a part of an accumulated update.
   virtual Status flush(std::span<const float> weights) {
     (void)weights;
@@ -77,6 +79,13 @@ class ParameterServer : public Strategy {
     (void)at_work;
     return std::nullopt;
   }
+  // Whether this update, which has arrived, must wait before it is applied, until another reply is sent. A strategy that makes any wait
+  // pushes only together with pulls: a worker has one update here at most.
+  virtual bool must_stall(const params::UpdateId& id, std::span<const char> at_work) const {
+    (void)id, (void)at_work;
+    return false;
+  }
+  std::uint64_t clock_of(fabric::Rank worker) const { return clocks_[static_cast<std::size_t>(worker)]; }
   // A push is answered with the weights from before it was applied.
   virtual bool answers_with_old_weights() const { return false; }
   virtual void list_server_state(params::StateList& state) { (void)state; }
@@ -96,6 +105,7 @@ class ParameterServer : public Strategy {
   Status receive_replies(std::span<float> weights);
   Status send_to_all(fabric::Tag tag);
   void add_part(int server);
+  Status receive_first_weights();
   Status handle(fabric::Message message);
   Status take_up(tensor::Incoming incoming, fabric::Tag tag);
   void apply_push(const tensor::Incoming& incoming);

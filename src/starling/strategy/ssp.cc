@@ -5,7 +5,6 @@
 // push differences, so with s = 0 and an optimiser that is linear in the gradient (sgd, momentum, nesterov) it is synchronous SGD, up to
 // the order in which floats are added.
 #include <algorithm>
-#include <optional>
 #include <vector>
 
 #include "starling/base/floats.h"
@@ -39,12 +38,13 @@ class Ssp final : public DeltaServer {
     return std::any_of(clocks.begin(), clocks.end(), [&](std::uint64_t other) { return other + bound_ < clock; });
   }
 
-  // Nothing is applied before all have the first weights: otherwise one that starts late would begin a clock ahead of the others.
-  std::optional<fabric::Rank> whose_turn(std::span<const char> at_work) override {
+  // An update waits until every worker that has yet to make one of this clock has its first weights: otherwise one that starts late would
+  // begin with updates of a clock that it has not come to. Those further on may be waiting for this very update.
+  bool must_stall(const params::UpdateId& id, std::span<const char> at_work) const override {
     for (std::size_t worker = 0; worker < at_work.size(); ++worker) {
-      if (at_work[worker] != 0 && started_[worker] == 0) return static_cast<fabric::Rank>(worker);
+      if (at_work[worker] != 0 && started_[worker] == 0 && clock_of(static_cast<fabric::Rank>(worker)) < id.number) return true;
     }
-    return std::nullopt;
+    return false;
   }
   void pulled(fabric::Rank worker, const tensor::Tensor& /*weights*/) override { started_[static_cast<std::size_t>(worker)] = 1; }
 
