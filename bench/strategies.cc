@@ -93,9 +93,14 @@ void run_model(const std::string& model, std::size_t samples, Rival& ddp) {
 void run(const std::string& folder) {
   Rival ddp({"/usr/bin/python3", folder + "/strategies_ddp.py"});
   print_load("before");
-  fmt::print("\ntwo workers, batch {} each{:>55}\n", kBatch, "times the own one worker");
-  fmt::print("{:<22}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>10}{:>12}\n", "samples per second", "1 worker", "sync", "async", "ea-wild",
-             "DDP", "sync", "async", "ea-wild", "sync / DDP");
+  fmt::print("\ntwo workers, batch {} each{:>73}\n", kBatch, "times the own one worker");
+  fmt::print("{:<22}", "samples per second");
+  for (const Column& column : kColumns) fmt::print("{:>10}", column.name);
+  fmt::print("{:>10}", "DDP");
+  for (const Column& column : kColumns) {
+    if (column.workers > 1) fmt::print("{:>10}", column.name);
+  }
+  fmt::print("{:>12}\n", "sync / DDP");
   run_model("lenet5", 300 * kBatch, ddp);
   run_model("mlp:784-1000-1000-10", 60 * kBatch, ddp);
   const double ledger = ledger_seconds_per_update();

@@ -3,6 +3,8 @@
 // Meetings, on every fabric; and in the simulator, where ranks can be lost at any moment.
 #include "starling/collective/meeting.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <chrono>
 #include <mutex>

@@ -211,9 +211,9 @@ struct Trial {
   std::string fabric = "sim";
   int workers = 1;
   int servers = 0;
-  int steps = 9;                        // Of each worker.
-  std::vector<int> pauses{};            // Steps after which all finish(), and then go on,
-  bool new_objects = false;             // with new strategy objects and what list_state() says.
+  int steps = 9;              // Of each worker.
+  std::vector<int> pauses{};  // Steps after which all finish(), and then go on,
+  bool new_objects = false;   // with new strategy objects and what list_state() says.
   optim::OptimiserOptions optimiser = plain_sgd();
   double lr = 0.125;
   std::string codec = "fp32";

@@ -1,7 +1,11 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // The whole way, on real data: what a run must reach.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
 
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
@@ -14,9 +18,14 @@ namespace {
 
 TrainResult train(const RunConfig& config) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
-  const std::unique_ptr<compute::Replica> replica =
-      compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), 0);
-  Trainer trainer(config, {replica.get()}, dataset, {});
+  std::vector<std::unique_ptr<compute::Replica>> replicas;
+  std::vector<compute::Replica*> pointers;
+  for (int worker = 0; worker < config.workers; ++worker) {
+    replicas.push_back(
+        compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
+    pointers.push_back(replicas.back().get());
+  }
+  Trainer trainer(config, pointers, dataset, {});
   trainer.run();
   return trainer.result();
 }
@@ -46,6 +55,25 @@ TEST(Accuracy, ThreadsAndSimulatorTrainTheSameWeightsOnRealData) {
   const TrainResult simulator = train(config);
   EXPECT_EQ(threads.weights_sha256, simulator.weights_sha256);
   EXPECT_GE(threads.state.test_accuracy.value_or(0), 0.75);
+}
+
+// At the defaults that the program and its documentation name: three epochs, batch 64 per worker.
+TEST(Accuracy, EveryStrategyOnTwoWorkersIsCloseToOneWorker) {
+  RunConfig config;
+  config.metrics_every = 0;
+  const double one_worker = train(config).state.test_accuracy.value_or(0);
+  EXPECT_GE(one_worker, 0.87);
+  config.workers = 2;
+  const strategy::Registry registry = strategy::Registry::built_in();
+  for (const strategy::Description& description : registry.all()) {
+    if (description.one_worker_only) continue;
+    config.strategy = description.name;
+    const TrainResult result = train(config);
+    EXPECT_EQ(result.ending, Ending::finished) << description.name << ": " << result.reason;
+    EXPECT_GE(result.state.test_accuracy.value_or(0), one_worker - 0.015) << description.name;
+    EXPECT_TRUE(result.balance.balanced) << description.name;
+    RecordProperty(description.name, fmt::format("{:.4f}", result.state.test_accuracy.value_or(0)));
+  }
 }
 
 }  // namespace

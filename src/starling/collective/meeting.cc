@@ -61,6 +61,12 @@ Status Meeting::lead(const std::function<void()>& work) {
     }
     const auto number = message->payload.as<std::uint64_t>()[0];
     std::uint64_t& last = arrived_[static_cast<std::size_t>(message->source)];
+    if (number < number_) {
+      // Of a meeting that is over: its leader was lost before it could let this rank go on.
+      const Status sent = endpoint_.send(message->source, kRelease, number_payload(number));
+      if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+      continue;
+    }
     last = std::max(last, number);  // A later meeting: the leader before has let it go on before it was lost.
   }
   work();

@@ -228,7 +228,9 @@ Status Trainer::work(Endpoint& raw) {
     Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
     if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
     if (!*to_the_meeting) return {};
+    const Time finishing = endpoint.now();
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
+    ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - finishing;
     count_bytes(endpoint, worker.bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, &worker));
@@ -261,8 +263,10 @@ void Trainer::count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t
 }
 
 Status Trainer::meet(collective::Meeting& meeting, Endpoint& endpoint, Worker* worker) {
+  const Time arrived = endpoint.now();
   STARLING_TRY(meeting.hold([&] { all_have_arrived(endpoint); }));
   if (given_up_) return {};
+  if (worker != nullptr) ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - arrived;
   if (worker != nullptr && evaluates_now_) evaluate_own_part(endpoint, *worker);
   return meeting.hold([&] { conclude(endpoint); });
 }

@@ -167,7 +167,7 @@ Description describe_ea_wild() {
   description.traffic =
       "every tau steps per group: n + 1 floats read from a window at worker 0, n added to it; inside groups: an all-reduce per step";
   description.paper = "Wongpanich, You and Demmel 2020.";
-  description.options = elastic_options();
+  description.options = elastic_options("groups");
   description.options.push_back(Option::integer("tau", 1, 1, 1'000'000'000, "steps from one exchange to the next"));
   description.options.push_back(Option::integer("group", 1, 1, 100'000, "workers in a group; must divide their number"));
   description.options.push_back(Option::choice("representative", "fixed", {"fixed", "random"},

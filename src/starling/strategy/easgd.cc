@@ -5,6 +5,8 @@
 // exchanges with it: in round-robin order, or as they come. Both sides move from the same snapshot, taken before the worker's gradient
 // step. The worker's own step is the run's optimiser's (the paper's EASGD with --optimizer sgd); ea-msgd takes Nesterov's momentum. The
 // spring is not part of the momentum. The result is the centre.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <memory>
 
@@ -16,10 +18,10 @@
 
 namespace starling::strategy {
 
-std::vector<Option> elastic_options() {
+std::vector<Option> elastic_options(const std::string& parties) {
   return {Option::number("alpha", 0, 0, 1, "how far worker and centre move towards each other; 0: lr x rho"),
-          Option::number("rho", 0, 0, 1e6, "strength of the spring, where alpha is 0; 0: alpha is beta / P"),
-          Option::number("beta", 0.9, 0, 1, "where alpha and rho are 0: alpha is beta / P")};
+          Option::number("rho", 0, 0, 1e6, fmt::format("strength of the spring, where alpha is 0; 0: alpha is beta / {}", parties)),
+          Option::number("beta", 0.9, 0, 1, fmt::format("where alpha and rho are 0: alpha is beta / {}", parties))};
 }
 
 float elastic_alpha(const Settings& settings, double lr, int workers) {
@@ -108,11 +110,10 @@ class Easgd final : public ParameterServer {
 Description describe_common() {
   Description description;
   description.traffic = "every tau steps per worker: S messages up with n floats in all (its weights), S down with n floats (the centre)";
-  description.options = elastic_options();
+  description.options = elastic_options("P");
   description.options.push_back(Option::integer("tau", 4, 1, 1'000'000'000, "steps from one exchange to the next"));
   description.options.push_back(
       Option::choice("order", "round-robin", {"round-robin", "arrival"}, "who exchanges next: worker j after j - 1, or who comes first"));
-  description.options.push_back(staleness_lr_option());
   description.sends = Sends::weights;
   description.places = Places::servers;
   description.needs_servers = true;

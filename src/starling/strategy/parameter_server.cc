@@ -84,8 +84,10 @@ void ParameterServer::add_part(int server) {
   if (context().codec != "fp32") {
     part.codec = codec::make_codec(context().codec, codec_context(context(), part_of(context().layout, slice.begin, slice.size)));
   }
-  part.push = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = part.codec.get(), .codec_values = part.size});
-  part.push_and_pull = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPushAndPull, .codec = part.codec.get(), .codec_values = part.size});
+  part.push =
+      std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = part.codec.get(), .codec_values = part.size});
+  part.push_and_pull = std::make_unique<Channel>(
+      endpoint(), tensor::ChannelOptions{.tag = kPushAndPull, .codec = part.codec.get(), .codec_values = part.size});
   part.reply = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kReply});
 }
 
@@ -250,9 +252,10 @@ Status ParameterServer::handle(Message message) {
     stalled_[worker] = {std::move(*incoming), tag};
   } else if (tag == kPull) {
     waiting_[worker] = 1;
-  } else {
+  } else if (tag == kFinish) {
     finished_[worker] = 1;
   }
+  // First weights can come twice, where the worker that sent them was lost and the next did not know.
   return {};
 }
 
@@ -295,11 +298,11 @@ void ParameterServer::apply_push(const Incoming& incoming) {
   STARLING_CHECK(values.size() == weights_.size(),
                  fmt::format("worker {} pushed {} floats instead of {}", incoming.source, values.size(), weights_.size()));
   const Stamp& stamp = incoming.stamp;
-  const std::uint64_t staleness = version_ - stamp.version;
-  const double scale = staleness_scale(context().settings.choice("staleness_lr"), staleness);
+  // What a worker is answered with the old weights for is computed here and now, from the weights as they are.
+  const std::uint64_t staleness = answers_with_old_weights() ? 0 : version_ - stamp.version;
+  const double scale = staleness == 0 ? 1 : staleness_scale(context().settings.choice("staleness_lr"), staleness);
   const double lr = std::abs(stamp.value);
   if (answers_with_old_weights()) {
-    // What is applied is computed here and now, from the weights as they are.
     context().account.applied_fresh(stamp.id);
   } else {
     context().account.applied(stamp, version_, context().account.contents());

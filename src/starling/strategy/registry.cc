@@ -113,7 +113,8 @@ void check_use(const Description& description, const Settings& settings, const R
                const optim::OptimiserOptions& optimiser) {
   check_roles(description, roles);
   check_codec(description, codec, optimiser);
-  if (roles.servers > 1 && (optimiser.name == "lars" || optimiser.clip_norm > 0)) {
+  const bool on_servers = description.needs_servers && description.sends == Sends::gradients;
+  if (on_servers && roles.servers > 1 && (optimiser.name == "lars" || optimiser.clip_norm > 0)) {
     throw UserError(fmt::format("{} needs the norm of whole vectors, but {} servers have a part each: use --servers 1",
                                 optimiser.name == "lars" ? "--optimizer lars" : "--clip-norm", roles.servers));
   }
