@@ -180,6 +180,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     workers_[i]->state = state_.workers[i];
     workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
     publish(*workers_[i]);
+    workers_[i]->counters.bytes_sent = ledger_->account(static_cast<int>(i)).bytes_sent();
   }
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
@@ -232,6 +233,7 @@ Status Trainer::work(Endpoint& raw) {
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
     ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - finishing;
     count_bytes(endpoint, worker.bytes_before);
+    worker.counters.bytes_sent.store(ledger_->account(endpoint.rank()).bytes_sent(), std::memory_order_relaxed);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, &worker));
     if (over_ || given_up_) return {};

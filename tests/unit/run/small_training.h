@@ -33,6 +33,7 @@ inline RunConfig small_config(const std::string& strategy, int workers, const st
   config.fabric.name = fabric;
   config.epochs = 2;
   config.schedule.batch = 16;
+  config.schedule.lr = 0.05;
   config.optimiser = {.name = "momentum", .momentum = 0.5};
   config.checkpoint_interval = Duration::zero();
   config.metrics_every = 3;
