@@ -325,6 +325,20 @@ INSTANTIATE_TEST_SUITE_P(, StrategyTest,
                          testing::Combine(testing::ValuesIn(names()), testing::Values("threads", "sim"), testing::Values(1, 2, 3, 5, 8)),
                          test_name);
 
+// Several updates arrive before one worker has started, and not in the order of the ranks. Those that wait keep the order of arrival.
+TEST(StrategySuite, UpdatesThatWaitForALateStartAreAppliedAsTheyCame) {
+  using namespace std::chrono_literals;
+  Trial trial{.strategy = "ssp", .settings = {{"staleness_lr", "inverse-plus-one"}}, .workers = 4, .servers = 1};
+  trial.adjust = [](fabric::SimOptions& sim) {
+    sim.network.rules = {{.from = fabric::RankSet{1}, .latency = 50ms}};
+    sim.speeds = {{.ranks = fabric::RankSet{0}, .factor = 0.1}, {.ranks = fabric::RankSet{2}, .factor = 0.3}};
+  };
+  const Outcome outcome = run_trial(trial);
+  ASSERT_EQ(outcome.failures, "");
+  const Schedule schedule = started_together(damped(outcome.schedule(trial), Damping::by_staleness_plus_one));
+  expect_near(outcome.models[0], ssp(schedule, 2).model, "the model");
+}
+
 // A codec holds something back, and a new object must find it. Where nobody is met out of turn, the result shows it.
 TEST(StrategySuite, GoesOnAfterAFinishWithWhatACodecHeldBack) {
   const Registry registry = Registry::built_in();
