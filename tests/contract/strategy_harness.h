@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -239,6 +240,7 @@ struct Outcome {
   std::vector<std::vector<char>> took_part{};  // By worker and step.
   std::vector<reference::Event> events{};      // Pushes and pulls; or reads and additions.
   std::vector<reference::Event> exchanges{};   // With a centre at a server.
+  std::vector<std::set<std::string>> state{};  // By rank: what it wants to find again.
   ledger::Balance balance{};
 
   // What a reference replays.
@@ -292,6 +294,7 @@ class TrialRun {
     outcome_.models.resize(workers);
     outcome_.replicas.resize(workers);
     outcome_.took_part.resize(workers);
+    outcome_.state.resize(static_cast<std::size_t>(roles_.ranks()));
   }
 
   Outcome run() {
@@ -334,6 +337,7 @@ class TrialRun {
       STARLING_TRY(strategy->start(weights, model));
     }
     STARLING_TRY(strategy->finish(weights, model));
+    note_state(endpoint, *strategy);
     outcome_.models[index] = model;
     outcome_.replicas[index] = weights;
     return {};
@@ -348,7 +352,17 @@ class TrialRun {
       replace(endpoint, strategy);
       STARLING_TRY(strategy->start_serving());
     }
-    return strategy->serve();
+    STARLING_TRY(strategy->serve());
+    note_state(endpoint, *strategy);
+    return {};
+  }
+
+  void note_state(const fabric::Endpoint& endpoint, Strategy& strategy) {
+    params::StateList list;
+    strategy.list_state(list);
+    std::set<std::string>& names = outcome_.state[static_cast<std::size_t>(endpoint.rank())];
+    for (const params::StateList::Vector& vector : list.vectors()) names.insert(vector.name);
+    for (const params::StateList::Number& number : list.numbers()) names.insert(number.name);
   }
 
   std::unique_ptr<Strategy> make(fabric::Endpoint& endpoint) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -323,6 +324,67 @@ std::string test_name(const testing::TestParamInfo<std::tuple<std::string, std::
 INSTANTIATE_TEST_SUITE_P(, StrategyTest,
                          testing::Combine(testing::ValuesIn(names()), testing::Values("threads", "sim"), testing::Values(1, 2, 3, 5, 8)),
                          test_name);
+
+// Several updates arrive before one worker has started, and not in the order of the ranks. Those that wait keep the order of arrival.
+TEST(StrategySuite, UpdatesThatWaitForALateStartAreAppliedAsTheyCame) {
+  using namespace std::chrono_literals;
+  Trial trial{.strategy = "ssp", .settings = {{"staleness_lr", "inverse-plus-one"}}, .workers = 4, .servers = 1};
+  trial.adjust = [](fabric::SimOptions& sim) {
+    sim.network.rules = {{.from = fabric::RankSet{1}, .latency = 50ms}};
+    sim.speeds = {{.ranks = fabric::RankSet{0}, .factor = 0.1}, {.ranks = fabric::RankSet{2}, .factor = 0.3}};
+  };
+  const Outcome outcome = run_trial(trial);
+  ASSERT_EQ(outcome.failures, "");
+  const Schedule schedule = started_together(damped(outcome.schedule(trial), Damping::by_staleness_plus_one));
+  expect_near(outcome.models[0], ssp(schedule, 2).model, "the model");
+}
+
+// A codec holds something back, and a new object must find it. Where nobody is met out of turn, the result shows it.
+TEST(StrategySuite, GoesOnAfterAFinishWithWhatACodecHeldBack) {
+  const Registry registry = Registry::built_in();
+  for (const Description& description : registry.all()) {
+    if (description.sends != Sends::gradients && description.sends != Sends::deltas) continue;
+    for (const char* codec : {"topk:0.25", "int8", "powersgd:1"}) {
+      SCOPED_TRACE(fmt::format("{} with {}", description.name, codec));
+      Trial trial{.strategy = description.name, .workers = description.lockstep ? 3 : 1};
+      trial.servers = description.needs_servers ? 2 : 0;
+      trial.optimiser = kMomentum;
+      trial.codec = codec;
+      if (description.name == "downpour") trial.settings = {{"n_push", "1"}, {"n_fetch", "1"}};
+      if (description.name == "agn") trial.settings = {{"k", "1"}};
+      if (description.name == "local-sgd" || description.name == "fedavg") trial.settings = {{"period", "2"}};
+      const Outcome whole = run_trial(trial);
+      trial.pauses = {2, 5};
+      trial.new_objects = true;
+      const Outcome outcome = run_trial(trial);
+      ASSERT_EQ(outcome.failures, "");
+      EXPECT_EQ(outcome.models, whole.models);
+      trial.codec = "fp32";
+      EXPECT_NE(run_trial(trial).models, whole.models) << "the codec changes nothing, so this shows nothing";
+    }
+  }
+}
+
+// The rest does not show in a result that can be compared: after a checkpoint workers pull anew, so they meet in another order.
+TEST(StrategySuite, ListsWhatMustBeFoundAgain) {
+  const auto state_of = [](const std::string& strategy, const std::map<std::string, std::string>& settings, int servers) {
+    Trial trial{.strategy = strategy, .settings = settings, .workers = 2, .servers = servers};
+    trial.optimiser = kMomentum;
+    return run_trial(trial).state;
+  };
+  using Names = std::set<std::string>;
+  const Names momentum{"optimizer/momentum", "optimizer/steps"};
+  const Names none;
+  EXPECT_EQ(state_of("async", {}, 1), (std::vector<Names>{none, none, momentum}));
+  EXPECT_EQ(state_of("dc-asgd", {}, 1), (std::vector<Names>{none, none, momentum}));
+  Names adaptive = momentum;
+  adaptive.insert("mean_square");
+  EXPECT_EQ(state_of("dc-asgd", {{"adaptive", "true"}}, 1), (std::vector<Names>{none, none, adaptive}));
+  for (const char* strategy : {"ssp", "downpour", "agn", "easgd", "ea-msgd"}) {
+    EXPECT_EQ(state_of(strategy, {}, 1), (std::vector<Names>{momentum, momentum, none})) << strategy;
+  }
+  EXPECT_EQ(state_of("ea-wild", {}, 0), (std::vector<Names>{momentum, momentum}));
+}
 
 // Otherwise the comparisons above would say little.
 TEST(StrategySuite, OrdersAreNotThoseOfTheRanks) {

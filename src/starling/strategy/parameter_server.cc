@@ -249,7 +249,7 @@ Status ParameterServer::handle(Message message) {
   if (!incoming) return incoming.failure();
   if (incoming->stamp.id.number > 0) clocks_[worker] = std::max(clocks_[worker], incoming->stamp.id.number);
   if (tag == kPush || tag == kPushAndPull) {
-    stalled_[worker] = {std::move(*incoming), tag};
+    stalled_[worker] = {std::move(*incoming), tag, ++arrivals_};
   } else if (tag == kPull) {
     waiting_[worker] = 1;
   } else if (tag == kFinish) {
@@ -263,12 +263,8 @@ Status ParameterServer::handle(Message message) {
 Status ParameterServer::do_what_can_be_done() {
   for (bool again = true; again;) {
     again = false;
-    const std::optional<Rank> turn = whose_turn(at_work_);
-    for (std::size_t worker = 0; worker < stalled_.size() && !again; ++worker) {
-      if (!stalled_[worker] || (turn && *turn != static_cast<Rank>(worker))) continue;
-      if (must_stall(stalled_[worker]->incoming.stamp.id, at_work_)) continue;
-      Stalled next = *std::exchange(stalled_[worker], std::nullopt);
-      STARLING_TRY(take_up(std::move(next.incoming), next.tag));
+    if (std::optional<Stalled> next = next_to_apply()) {
+      STARLING_TRY(take_up(std::move(next->incoming), next->tag));
       again = true;
     }
     for (std::size_t worker = 0; worker < waiting_.size() && !again; ++worker) {
@@ -279,6 +275,18 @@ Status ParameterServer::do_what_can_be_done() {
     }
   }
   return {};
+}
+
+// Of the pushes that may be applied now, the one that arrived first.
+std::optional<ParameterServer::Stalled> ParameterServer::next_to_apply() {
+  const std::optional<Rank> turn = whose_turn(at_work_);
+  std::optional<Stalled>* first = nullptr;
+  for (std::size_t worker = 0; worker < stalled_.size(); ++worker) {
+    std::optional<Stalled>& stalled = stalled_[worker];
+    if (!stalled || (turn && *turn != static_cast<Rank>(worker)) || must_stall(stalled->incoming.stamp.id, at_work_)) continue;
+    if (first == nullptr || stalled->arrival < (*first)->arrival) first = &stalled;
+  }
+  return first == nullptr ? std::nullopt : std::exchange(*first, std::nullopt);
 }
 
 Status ParameterServer::take_up(Incoming incoming, fabric::Tag tag) {

@@ -100,6 +100,7 @@ class ParameterServer : public Strategy {
   struct Stalled {
     tensor::Incoming incoming;
     fabric::Tag tag;
+    std::uint64_t arrival;  // In the order of all that came.
   };
 
   Status receive_replies(std::span<float> weights);
@@ -111,6 +112,7 @@ class ParameterServer : public Strategy {
   void apply_push(const tensor::Incoming& incoming);
   Status reply(fabric::Rank worker, tensor::Tensor weights);
   Status do_what_can_be_done();
+  std::optional<Stalled> next_to_apply();
   bool update_those_at_work();
 
   std::vector<Part> parts_;  // Workers.
@@ -123,6 +125,7 @@ class ParameterServer : public Strategy {
   std::optional<tensor::Channel> replies_;
   tensor::Tensor weights_;
   std::uint64_t version_ = 0;
+  std::uint64_t arrivals_ = 0;
   std::vector<std::uint64_t> clocks_;            // By worker, as everything below.
   std::vector<std::uint64_t> clocks_at_work_;    // Only of those at work.
   std::vector<char> finished_;                   // Not vector<bool>, which is no vector.
