@@ -148,9 +148,9 @@ Parts split(const Samples& samples, const std::string& specification, std::size_
   if (specification == "dirichlet" || specification.starts_with("dirichlet:")) {
     return by_dirichlet(samples, parse_alpha(specification), specification, workers, stream);
   }
-  throw UserError(
-      fmt::format("the partition is '{}', but it is one of {}.{}", specification, fmt::join(partition_names(), ", "),
-                  nearest_name_hint(specification.substr(0, specification.find(':')), {"shared", "none", "dataset", "labels", "dirichlet"})));
+  throw UserError(fmt::format(
+      "the partition is '{}', but it is one of {}.{}", specification, fmt::join(partition_names(), ", "),
+      nearest_name_hint(specification.substr(0, specification.find(':')), {"shared", "none", "dataset", "labels", "dirichlet"})));
 }
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // Which worker has which samples.
 //
-//   shared            all workers go through the whole set together: each step deals the next samples of one common order to them, so that a
+//   shared            all workers go through the whole set together: each step deals the next samples of one common order to them, so that
+//   a
 //                     step of P workers is a batch of P times the size (see worker_batches.h; here every worker has all)
 //   none              every worker has the whole set, and goes through all of it in an order of its own
 //   dataset           random chunks, sizes differing by at most one

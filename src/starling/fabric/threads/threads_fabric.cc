@@ -19,8 +19,8 @@ ThreadsFabric::ThreadsFabric(FabricOptions options) : options_(std::move(options
   for (Rank rank = 0; rank < options_.ranks; ++rank) {
     if (options_.speed(rank) > 1) {
       throw UserError(fmt::format(
-          "rank {} has speed {}, but threads cannot run faster than they do: give factors up to 1, or use the simulator (--fabric sim)", rank,
-          options_.speed(rank)));
+          "rank {} has speed {}, but threads cannot run faster than they do: give factors up to 1, or use the simulator (--fabric sim)",
+          rank, options_.speed(rank)));
     }
   }
 }
