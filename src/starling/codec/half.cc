@@ -99,7 +99,7 @@ inline constexpr std::size_t kChunk = 1024;
 template <class Kind, class D>
 HWY_INLINE void encode_at(D tag, const float* HWY_RESTRICT update, float* HWY_RESTRICT residual, std::uint16_t* HWY_RESTRICT halves) {
   const auto x = hn::Add(hn::LoadU(tag, update), hn::LoadU(tag, residual));
-  auto rounded = hn::Undefined(tag);
+  auto rounded = hn::Zero(tag);
   hn::StoreU(Kind::narrow(tag, x, rounded), Halves<D>(), halves);
   hn::StoreU(hn::Sub(x, rounded), tag, residual);
 }

@@ -29,7 +29,10 @@ class StateList {
     std::uint64_t* value;
   };
 
-  void add(const std::string& name, std::span<float> values) { vectors_.push_back({prefix_ + name, values}); }
+  // An empty vector is nothing to find again.
+  void add(const std::string& name, std::span<float> values) {
+    if (!values.empty()) vectors_.push_back({prefix_ + name, values});
+  }
   void add(const std::string& name, std::uint64_t& number) { numbers_.push_back({prefix_ + name, &number}); }
 
   // Everything that `list` adds is named "prefix/name".

@@ -80,6 +80,7 @@ Json to_json(const RunState& state) {
   Json workers = Json::array();
   for (const WorkerState& worker : state.workers) workers.push_back(to_json(worker));
   return {{"position", to_json(state.position)},
+          {"steps", state.steps},
           {"samples", state.samples},
           {"skipped", state.skipped},
           {"seconds", state.seconds},
@@ -99,6 +100,7 @@ Json to_json(const RunState& state) {
 RunState state_from(const Json& json) {
   RunState state;
   state.position = position_from(json.at("position"));
+  state.steps = json.at("steps");
   state.samples = json.at("samples");
   state.skipped = json.at("skipped");
   state.seconds = json.at("seconds");
@@ -232,7 +234,7 @@ bool is_good(const std::string& folder, const std::string& name) {
 }  // namespace
 
 std::string CheckpointStore::write(const CheckpointContents& contents) {
-  std::string name = name_of(contents.state.position.number);
+  std::string name = name_of(contents.state.steps);
   try {
     write_folder(contents, name);
     make_latest(name);
@@ -243,13 +245,13 @@ std::string CheckpointStore::write(const CheckpointContents& contents) {
     if (!last) throw;
     throw UserError(fmt::format("{} The checkpoint before, {}, is as it was: --resume goes on from it.", error.what(), *last));
   }
-  remove_others(contents.state.position.number);
+  remove_others(contents.state.steps);
   return name;
 }
 
 void CheckpointStore::write_folder(const CheckpointContents& contents, const std::string& name) const {
   const std::string temporary = folder_ + kTemporary;
-  const std::string step = std::to_string(contents.state.position.number);
+  const std::string step = std::to_string(contents.state.steps);
   const std::string header = safetensors_header(contents.layout, {{"model", contents.model}, {"step", step}});
   const params::Layout vectors_layout = layout_of(contents.vectors);
   const std::string vectors_header = safetensors_header(vectors_layout, {{"step", step}});

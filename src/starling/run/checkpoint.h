@@ -41,7 +41,8 @@ struct WorkerState {
 
 // Where a run stands, apart from vectors of floats.
 struct RunState {
-  data::BatchOrder::Position position{};  // Of the worker that is furthest. Its number is the step, and names the checkpoint.
+  data::BatchOrder::Position position{};  // Of the worker that is furthest. Its number is the step.
+  std::uint64_t steps = 0;                // Of all workers together. It names the checkpoint.
   std::uint64_t samples = 0;              // Of all workers; likewise below.
   std::uint64_t skipped = 0;
   double seconds = 0;  // Of training, evaluation and checkpoints not counted.

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kEvaluationBatch = 256;
 
 compute::Evaluation evaluate_range(compute::Replica& replica, const data::Samples& samples, std::size_t begin, std::size_t end,
-                                   std::span<std::int32_t> predictions) {
+                                   std::span<std::int32_t> predictions, const std::function<void()>& each_batch = {}) {
   std::vector<std::uint32_t> indices(end - begin);
   std::iota(indices.begin(), indices.end(), static_cast<std::uint32_t>(begin));
   compute::Evaluation sum;
@@ -25,6 +25,7 @@ compute::Evaluation evaluate_range(compute::Replica& replica, const data::Sample
     const std::size_t count = std::min(kEvaluationBatch, indices.size() - first);
     const data::Batch batch{.samples = &samples, .indices = std::span(indices).subspan(first, count)};
     sum += replica.evaluate(batch, predictions.empty() ? predictions : predictions.subspan(first, count));
+    if (each_batch) each_batch();
   }
   return sum;
 }
@@ -35,12 +36,13 @@ compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& sam
   return evaluate_range(replica, samples, 0, samples.count, predictions);
 }
 
-compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index) {
+compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index,
+                                  const std::function<void()>& each_batch) {
   const std::size_t batches = (samples.count + kEvaluationBatch - 1) / kEvaluationBatch;
   const auto boundary = [&](int part) {
     return std::min(samples.count, batches * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts) * kEvaluationBatch);
   };
-  return evaluate_range(replica, samples, boundary(index), boundary(index + 1), {});
+  return evaluate_range(replica, samples, boundary(index), boundary(index + 1), {}, each_batch);
 }
 
 std::string fingerprint(const data::Dataset& dataset) {

@@ -255,6 +255,10 @@ void validate(const RunConfig& config, const strategy::Registry& registry) {
     throw UserError(fmt::format("fabric.ranks is {}, but {} workers and {} servers are {} ranks: leave it out", config.fabric.sim.ranks,
                                 roles.workers, roles.servers, roles.ranks()));
   }
+  if (config.schedule.two_stage && config.codec.starts_with("dgc")) {
+    throw UserError(
+        "--codec dgc has the momentum in the codec from the start, so there is no first stage without it: leave --two-stage out");
+  }
   strategy::check_use(description, config.settings(description), roles, config.codec, config.optimiser);
   constexpr std::uint64_t kLargestSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));

@@ -185,7 +185,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
   earlier_epochs_ = epochs_done();
-  checkpointed_step_ = state_.position.number;
+  checkpointed_step_ = state_.steps;
   result_.checkpoint = checkpoint.path;
   if (store_) store_->make_latest(checkpoint.name);
 }
@@ -281,7 +281,8 @@ void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
   // Zero units: evaluating is looking at the run, which in the simulator takes no time.
   endpoint.compute(0, [&] {
     worker.look_at(model_, [&] {
-      worker.evaluation = evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index));
+      worker.evaluation =
+          evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index), [&] { ++activity_; });
     });
   });
 }
@@ -364,6 +365,7 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
     worker.state.epoch_loss_sum += loss * static_cast<double>(batch.size());
   }
   publish(worker);
+  activity_.fetch_add(1, std::memory_order_relaxed);
   if (exchanges_) {
     worker.counters.bytes_sent.store(account.bytes_sent() + endpoint.bytes_moved() - worker.bytes_before, std::memory_order_relaxed);
   }
@@ -387,7 +389,7 @@ bool Trainer::skip(Worker& worker, const std::string& what) {
   ++worker.state.skipped;
   ++worker.state.skipped_in_a_row;
   std::copy(worker.buffers_before.begin(), worker.buffers_before.end(), worker.buffers().begin());
-  const bool epoch_lost = worker.state.progress.sample == 0 && worker.state.epoch_samples == 0;
+  const bool epoch_lost = workers_.size() == 1 && worker.state.progress.sample == 0 && worker.state.epoch_samples == 0;
   if (worker.state.skipped_in_a_row < kMostSkipped && !epoch_lost) return true;
   diverge(number, fmt::format("{}, and {} batches in a row were skipped", what, worker.state.skipped_in_a_row));
   return false;
@@ -423,7 +425,9 @@ Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& st
     STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
     std::vector<float> weights(worker.replica.weights().begin(), worker.replica.weights().end());
     std::copy(worker.model.begin(), worker.model.end(), weights.begin());
-    endpoint.compute(0, [&] { worker.look_at(weights, [&] { evaluation = evaluate(worker.replica, dataset_.test, {}); }); });
+    endpoint.compute(0, [&] {
+      worker.look_at(weights, [&] { evaluation = evaluate_part(worker.replica, dataset_.test, 1, 0, [&] { ++activity_; }); });
+    });
   }
   const std::lock_guard lock(mutex_);
   end_epoch(endpoint, worker, evaluation);
@@ -460,6 +464,7 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
     at_epoch_end = at_epoch_end && position.sample == 0 && position.epoch == epoch.value_or(position.epoch);
     epoch = position.epoch;
   }
+  concluded_ = false;
   if (!lost.empty()) ledger_->write_off(lost);
   state_.seconds = seconds_at(endpoint.now());
   clock_ = endpoint.now();
@@ -485,6 +490,8 @@ void Trainer::assemble_model(Worker& first) {
 
 void Trainer::conclude(Endpoint& endpoint) {
   const std::lock_guard lock(mutex_);
+  if (concluded_) return;  // By a leader that was lost before all had heard of it.
+  concluded_ = true;
   Worker* first = nullptr;
   compute::Evaluation evaluation;
   over_ = true;
@@ -507,16 +514,20 @@ void Trainer::conclude(Endpoint& endpoint) {
   has_saved_ = true;
   gather_state();
   state_.clock = endpoint.now();
-  write_checkpoint(endpoint.now());
+  // A meeting in the middle of an epoch is there for the checkpoint.
+  writes_now_ = over_ || !epoch_ends_now_ || checkpoint_is_due(*recorded_epoch_);
+  if (writes_now_) write_checkpoint(endpoint.now());
+  ++activity_;
   gate_.open();
-  clock_ = last_checkpoint_ = last_seen_ = endpoint.now();
+  clock_ = last_seen_ = endpoint.now();
 }
 
 Status Trainer::begin_next_stretch(Endpoint& endpoint) {
   STARLING_TRY(endpoint.realign(state_.stretches));
   if (!collective::is_first_alive(endpoint)) return {};
   const std::lock_guard lock(mutex_);
-  clock_ = last_checkpoint_ = endpoint.now();
+  clock_ = endpoint.now();
+  if (writes_now_) last_checkpoint_ = clock_;
   return {};
 }
 
@@ -557,9 +568,10 @@ data::BatchOrder::Position Trainer::furthest() const {
 // Everything a checkpoint holds besides vectors.
 void Trainer::gather_state() {
   state_.position = furthest();
-  state_.samples = state_.skipped = 0;
+  state_.samples = state_.skipped = state_.steps = 0;
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     state_.workers[i] = workers_[i]->state;
+    state_.steps += workers_[i]->state.progress.number;
     state_.samples += workers_[i]->state.samples;
     state_.skipped += workers_[i]->state.skipped;
   }
@@ -571,7 +583,7 @@ void Trainer::gather_state() {
 }
 
 void Trainer::write_checkpoint(Time now) {
-  if (!store_ || given_up_ || checkpointed_step_ == state_.position.number) return;
+  if (!store_ || given_up_ || checkpointed_step_ == state_.steps) return;
   metrics_->sync();
   state_.metrics_bytes = metrics_->size();
   state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
@@ -591,7 +603,7 @@ void Trainer::write_checkpoint(Time now) {
     for (const auto& [name, values] : saved_[rank].vectors) contents.vectors.push_back({fmt::format("rank{}/{}", rank, name), values});
   }
   const std::string name = store_->write(contents);
-  checkpointed_step_ = state_.position.number;
+  checkpointed_step_ = state_.steps;
   result_.checkpoint = fmt::format("{}/{}", options_.directory->checkpoints_path(), name);
   if (options_.observer != nullptr) options_.observer->checkpoint_written(result_.checkpoint);
 }
@@ -635,7 +647,23 @@ void Trainer::finish() {
   result_.epochs = epochs_done();
   result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
   result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
-  result_.balance = ledger_->close(result_.lost);
+  result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
+}
+
+// Nobody has waited for what was under way.
+ledger::Balance Trainer::balance_given_up() const {
+  std::vector<int> all;
+  for (int rank = 0; rank < roles_.ranks(); ++rank) all.push_back(rank);
+  ledger::Balance balance = ledger_->close(all);
+  std::uint64_t open = 0;
+  for (const char* reason : {ledger::kSenderLost, ledger::kReceiverLost}) {
+    const auto found = balance.dropped.find(reason);
+    if (found == balance.dropped.end()) continue;
+    open += found->second;
+    balance.dropped.erase(found);
+  }
+  if (open > 0) balance.dropped["run given up"] = open;
+  return balance;
 }
 
 std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
@@ -690,8 +718,13 @@ void Trainer::load(strategy::Strategy& strategy, const Saved& saved) const {
   }
 }
 
-bool Trainer::stretch_ends_at(std::uint64_t epoch) const {
+bool Trainer::checkpoint_is_due(std::uint64_t epoch) const {
   return epoch >= config_.epochs || (config_.checkpoint_every > 0 && epoch % config_.checkpoint_every == 0);
+}
+
+// Workers in lockstep also meet to look at the model: they would wait for the one that looks all the same.
+bool Trainer::stretch_ends_at(std::uint64_t epoch) const {
+  return checkpoint_is_due(epoch) || (description_.lockstep && evaluation_is_due(epoch));
 }
 
 bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
@@ -743,8 +776,13 @@ double Trainer::seconds_at(Time now) const { return state_.seconds + to_seconds(
 
 double Trainer::epochs_done() const {
   double sum = 0;
-  for (const auto& worker : workers_) sum += worker->counters.epoch.load(std::memory_order_relaxed);
-  return sum / static_cast<double>(workers_.size());
+  double count = 0;
+  for (const auto& worker : workers_) {
+    if (worker->lost) continue;
+    sum += worker->counters.epoch.load(std::memory_order_relaxed);
+    count += 1;
+  }
+  return count > 0 ? sum / count : 0;
 }
 
 Progress Trainer::progress(Time now) const {
@@ -782,11 +820,7 @@ std::optional<double> Trainer::running_loss() const {
 }
 
 fabric::Patience Trainer::patience() {
-  return {.slice = config_.fabric.sim.timeout, .progress = [this] {
-            std::uint64_t steps = 0;
-            for (const auto& worker : workers_) steps += worker->counters.steps.load(std::memory_order_relaxed);
-            return steps;
-          }};
+  return {.slice = config_.fabric.sim.timeout, .progress = [this] { return activity_.load(std::memory_order_relaxed); }};
 }
 
 }  // namespace starling::run

@@ -9,8 +9,8 @@
 //
 // A run is made of stretches. In a stretch workers compute and exchange; at its end they drain everything that is under way, meet, look at
 // the model, write a checkpoint, and begin the next stretch from what the checkpoint holds, exactly as a new process would. So going on is
-// the same as resuming: in the simulator a run that was stopped and resumed is, bit for bit, one that never was. Stretches end at epochs
-// (RunConfig::checkpoint_every), after some time (checkpoint_interval), and when the run is interrupted.
+// the same as resuming: in the simulator a run that was stopped and resumed has, bit for bit, the weights and updates of one that never
+// was. Stretches end at epochs (RunConfig::checkpoint_every), after some time (checkpoint_interval), and when the run is interrupted.
 #pragma once
 
 #include <atomic>
@@ -144,6 +144,8 @@ class Trainer {
   static void save(strategy::Strategy& strategy, Saved& saved);
   void load(strategy::Strategy& strategy, const Saved& saved) const;
   bool is_over(const data::BatchOrder::Position& position) const { return position.epoch >= config_.epochs; }
+  ledger::Balance balance_given_up() const;
+  bool checkpoint_is_due(std::uint64_t epoch) const;
   bool stretch_ends_at(std::uint64_t epoch) const;
   bool evaluation_is_due(std::uint64_t epoch) const;
   data::BatchOrder::Position furthest() const;
@@ -182,13 +184,16 @@ class Trainer {
 
   // Written by one rank while the others wait, or under the mutex.
   StepGate gate_;
-  std::mutex mutex_;  // Guards what follows, while ranks run.
+  std::atomic<std::uint64_t> activity_{0};  // Grows as long as anybody steps or looks at the model.
+  std::mutex mutex_;                        // Guards what follows, while ranks run.
   bool interrupted_ = false;
   bool diverged_ = false;
   std::atomic<bool> given_up_{false};  // No more meetings: the run ends where it is.
   bool over_ = false;
   bool epoch_ends_now_ = false;  // At this meeting; likewise below.
   bool evaluates_now_ = false;
+  bool writes_now_ = false;
+  bool concluded_ = false;
   std::optional<std::uint64_t> recorded_epoch_;     // The last whose end was recorded.
   std::optional<std::uint64_t> checkpointed_step_;  // The step of the last checkpoint written or read.
   Time begin_ = Time::zero();                       // When this process began with the run.

@@ -29,6 +29,7 @@ Status Averaging::start(std::span<float> weights, std::span<const float> model) 
 
 Status Averaging::exchange(const Step& step) {
   steps_ = step.number;
+  if (step.share != 1 && weighs_batches()) scale_floats(step.gradient, static_cast<float>(step.share));
   if (step.samples > 0 && step.finite) optimiser_.step(step.weights, step.gradient, step.lr, step.first_stage);
   if (step.number % period_ != 0) return {};
   return average(round_of(step.number), step.epoch, step.weights);

@@ -24,6 +24,8 @@ class Averaging : public Strategy {
   // The weight of a worker in the average that ends this round (0, 1, …); those of all workers add up to 1. Computed by every worker alike.
   virtual double share_of(int worker, std::uint64_t round) const = 0;
 
+  // Whether a batch that is smaller than the others' counts for less, so that an average after every step is the step of all samples.
+  virtual bool weighs_batches() const { return false; }
   // At the end of every round.
   virtual void round_ended() {}
 

@@ -56,14 +56,10 @@ class EaWild final : public Strategy {
   }
 
   Status exchange(const Step& step) override {
-    if (group_.size() > 1) {
-      if (step.share != 1) scale_floats(step.gradient, static_cast<float>(step.share));
-      STARLING_TRY(collective::all_reduce(endpoint(), group_, step.gradient));
-      scale_floats(step.gradient, 1.0F / static_cast<float>(group_.size()));
-    }
+    bool usable = step.samples > 0 && step.finite;
+    if (group_.size() > 1) STARLING_TRY(average_in_group(step, usable));
     const bool due = step.number % tau_ == 0;
     if (due) STARLING_TRY(pull_on_the_spring(step));
-    const bool usable = group_.size() > 1 || (step.samples > 0 && step.finite);
     if (usable) optimiser_.step(step.weights, step.gradient, step.lr, step.first_stage);
     if (due) subtract_floats(step.weights, step.weights, spring_);
     return {};
@@ -83,6 +79,21 @@ class EaWild final : public Strategy {
   }
 
  private:
+  // The mean over the samples of the group, or over its members where batches are alike. `usable` becomes whether there is one.
+  Status average_in_group(const Step& step, bool& usable) {
+    if (step.share != 1) scale_floats(step.gradient, static_cast<float>(step.share));
+    STARLING_TRY(collective::all_reduce(endpoint(), group_, step.gradient));
+    std::vector<float> weight{step.finite ? static_cast<float>(step.share) : 0.0F};
+    if (step.share != 1 || context().skips_not_finite) {  // The same for all members.
+      STARLING_TRY(collective::all_reduce(endpoint(), group_, weight));
+    } else {
+      weight[0] = static_cast<float>(group_.size());
+    }
+    usable = weight[0] > 0;
+    if (usable) scale_floats(step.gradient, 1.0F / weight[0]);
+    return {};
+  }
+
   // spring_ = α (w − c), read and added without a lock; by one member for its group.
   Status pull_on_the_spring(const Step& step) {
     const int representative = representative_of(step.number);

@@ -13,6 +13,7 @@ class LocalSgd final : public Averaging {
   explicit LocalSgd(Context context) : Averaging(context, static_cast<std::uint64_t>(context.settings.integer("period"))) {}
 
  private:
+  bool weighs_batches() const override { return true; }
   double share_of(int /*worker*/, std::uint64_t /*round*/) const override { return 1.0 / context().roles.workers; }
 };
 

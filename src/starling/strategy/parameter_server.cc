@@ -30,7 +30,8 @@ constexpr fabric::Tag kPush = 2;
 constexpr fabric::Tag kPushAndPull = 3;
 constexpr fabric::Tag kPull = 4;
 constexpr fabric::Tag kFinish = 5;
-constexpr fabric::Tag kReply = 6;
+constexpr fabric::Tag kPeek = 6;
+constexpr fabric::Tag kReply = 7;
 
 // A stamp carries one number: the learning rate, negative in the first stage of two.
 double with_stage(const Step& step) { return step.first_stage ? -step.lr : step.lr; }
@@ -108,6 +109,9 @@ Status ParameterServer::push(const params::UpdateId& id, std::span<const float> 
     stamp.id = id;
     stamp.value = with_stage(step);
     STARLING_TRY(part.push->send(part.server, TensorView::of(update.subspan(part.begin, part.size)), stamp));
+    // The worker's weights contain what it has pushed, and will when it arrives there.
+    part.pulled.contents[rank()].insert(id.number);
+    ++part.pulled.version;
   }
   request_.id = id;
   return {};
@@ -174,7 +178,8 @@ Status ParameterServer::peek(std::span<const float> /*weights*/, std::span<float
   std::vector<Stamp> before;
   before.reserve(parts_.size());
   for (const Part& part : parts_) before.push_back(part.pulled);
-  STARLING_TRY(pull(model));
+  STARLING_TRY(send_to_all(kPeek));
+  STARLING_TRY(receive_replies(model));
   for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].pulled = std::move(before[i]);
   return {};
 }
@@ -252,6 +257,8 @@ Status ParameterServer::handle(Message message) {
     stalled_[worker] = {std::move(*incoming), tag, ++arrivals_};
   } else if (tag == kPull) {
     waiting_[worker] = 1;
+  } else if (tag == kPeek) {
+    return reply(static_cast<Rank>(worker), weights_.share(), false);
   } else if (tag == kFinish) {
     finished_[worker] = 1;
   }
@@ -326,11 +333,11 @@ void ParameterServer::apply_push(const Incoming& incoming) {
   ++version_;
 }
 
-Status ParameterServer::reply(Rank worker, tensor::Tensor weights) {
+Status ParameterServer::reply(Rank worker, tensor::Tensor weights, bool to_compute_on) {
   const Stamp stamp{.version = version_, .contents = context().account.contents()};
   const Status sent = replies_->send(worker, std::move(weights), stamp);
   if (!sent && sent.failure().kind == FailureKind::peer_lost) return {};  // Its departure is heard of as any other.
-  if (sent) pulled(worker, weights_);
+  if (sent && to_compute_on) pulled(worker, weights_);
   return sent;
 }
 

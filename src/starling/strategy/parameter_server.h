@@ -110,7 +110,7 @@ class ParameterServer : public Strategy {
   Status handle(fabric::Message message);
   Status take_up(tensor::Incoming incoming, fabric::Tag tag);
   void apply_push(const tensor::Incoming& incoming);
-  Status reply(fabric::Rank worker, tensor::Tensor weights);
+  Status reply(fabric::Rank worker, tensor::Tensor weights, bool to_compute_on = true);
   Status do_what_can_be_done();
   std::optional<Stalled> next_to_apply();
   bool update_those_at_work();

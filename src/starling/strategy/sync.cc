@@ -53,9 +53,9 @@ class Sync final : public Strategy {
     const params::UpdateId id = context().account.produced();
     endpoint().pass("push");
     if (step.share != 1) scale_floats(step.gradient, static_cast<float>(step.share));
-    STARLING_TRY(sum_.add_up(step.gradient, step.epoch));
     int usable = workers_.size();
     if (!flags_.empty()) STARLING_TRY(tell_who_is_finite(step.finite, usable));
+    if (usable > 0) STARLING_TRY(sum_.add_up(step.gradient, step.epoch));
     for (int worker = 0; worker < workers_.size(); ++worker) enter({.origin = worker, .number = id.number});
     if (usable == 0) return {};
     if (usable > 1) scale_floats(step.gradient, 1.0F / static_cast<float>(usable));

@@ -34,6 +34,7 @@ class CheckpointTest : public testing::Test {
   static RunState state_at(std::uint64_t step) {
     RunState state;
     state.position = {.epoch = 2, .sample = 5, .number = step};
+    state.steps = step;
     state.samples = 100;
     state.skipped = 1;
     state.seconds = 0.1 + 0.2;
