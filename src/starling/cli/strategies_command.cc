@@ -47,8 +47,11 @@ void explain(const strategy::Description& description) {
              indented(description.traffic));
   fmt::print("servers   {}\n", description.needs_servers ? "at least one (--servers, default 1)" : "none");
   fmt::print("codecs    {}\n", to_string(description.sends));
-  fmt::print("loss of a worker  {}\n\n",
-             description.survives_lost_worker ? "the others go on" : "ends the run with an error that names it");
+  fmt::print("loss of a worker  {}\n\n", !description.survives_lost_worker ? "ends the run with an error that names it"
+                                         : description.places == strategy::Places::centre
+                                             ? "the others go on, unless it is worker 0, which has the centre, or was in a group"
+                                             : "the others go on");
+
   if (description.options.empty()) {
     fmt::print("It has no options.\n\n");
   } else {

@@ -123,6 +123,7 @@ void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainR
 }
 
 void run_train(const TrainFlags& flags) {
+  catch_interrupts();  // One that comes while data are read ends the run after its first step.
   Prepared prepared = flags.resume.empty() ? prepare_new(flags) : prepare_resumed(flags);
   const run::RunConfig& config = prepared.config;
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
@@ -149,7 +150,6 @@ void run_train(const TrainFlags& flags) {
   say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
                   replicas[0]->layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
                   config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
-  catch_interrupts();
   try {
     trainer.run();
   } catch (const std::exception&) {

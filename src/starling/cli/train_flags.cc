@@ -18,8 +18,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option(
       "--strategy", flags.strategy,
       "How workers train together: sync, async, easgd, ...; 'starling strategies' lists them [sequential; sync if there are workers]");
-  command.add_option("--workers", flags.workers, "Ranks that compute gradients [1]")->check(positive);
-  command.add_option("--servers", flags.servers, "Ranks that serve weights, for strategies with servers [1 for those]")->check(count);
+  command.add_option("--workers", flags.workers, "Ranks that compute gradients [1]")->check(CLI::Range(1, 100000));
+  command.add_option("--servers", flags.servers, "Ranks that serve weights, for strategies with servers [1 for those]")
+      ->check(CLI::Range(0, 100000));
   command.add_option("--set", flags.settings, "An option of the strategy, as easgd.rho=0.9; may be given again")->allow_extra_args(false);
   command.add_option("--codec", flags.codec,
                      "What updates are sent as: fp32, fp16, bf16, int8, 1bit, threshold, topk:0.01, randomk, dgc, powersgd [fp32]");

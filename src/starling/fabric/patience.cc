@@ -15,7 +15,7 @@ Result<Message> Patience::receive(Endpoint& endpoint, const Filter& filter) cons
     if (now == before) {
       Failure failure = message.failure();
       failure.waited = endpoint.now() - begin;
-      failure.detail = fmt::format("nobody has got on for {}", format_duration(slice));
+      failure.detail = fmt::format("nobody has got on for the time-out of {} (fabric.timeout)", format_duration(slice));
       return failure;
     }
     before = now;

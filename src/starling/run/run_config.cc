@@ -49,6 +49,14 @@ void read_strategy(TomlTable& table, RunConfig& config) {
     config.servers = value;
   }
   read(table, "codec", config.codec);
+  table.locate("codec", [&] {
+    params::Layout layout;
+    layout.add("any", {2, 2});
+    (void)codec::make_codec(config.codec, {.layout = layout});
+  });
+  table.locate("workers", [&] {
+    if (config.workers < 1) throw UserError(fmt::format("the number of workers is {}, but there must be at least 1", config.workers));
+  });
   if (auto options = table.table("options")) {
     for (const std::string& key : options->keys()) config.options[key] = *options->scalar(key);
     // A strategy that is not built in is looked at when the run is made ready.
@@ -156,8 +164,10 @@ bool is_utf8(const std::string& text) {
 std::vector<std::string> keys_that_matter(RunConfig config) {
   const RunConfig defaults;
   config.epochs = defaults.epochs;
-  config.checkpoint_every = defaults.checkpoint_every;
-  config.checkpoint_interval = defaults.checkpoint_interval;
+  if (config.workers == 1) {  // Many workers meet for a checkpoint, which is part of the course of the run.
+    config.checkpoint_every = defaults.checkpoint_every;
+    config.checkpoint_interval = defaults.checkpoint_interval;
+  }
   config.data_folder = defaults.data_folder;
   std::istringstream text(to_toml(config));
   std::vector<std::string> keys;
@@ -376,7 +386,8 @@ void parse_delay(const std::string& text, std::string_view what, RunConfig& conf
   };
   const std::size_t expected = parts[0] == "gauss" ? 3 : 2;
   if ((parts[0] != "all" && parts[0] != "one" && parts[0] != "gauss") || parts.size() != expected) {
-    refuse(nearest_name_hint(parts[0], {"all", "one", "gauss"}).empty() ? "" : "." + nearest_name_hint(parts[0], {"all", "one", "gauss"}));
+    const std::string hint = expected == parts.size() ? nearest_name_hint(parts[0], {"all", "one", "gauss"}) : "";
+    refuse(hint.empty() ? "" : fmt::format(".{}", hint));
   }
   const Duration time = parse_duration(parts[1], what);
   const auto add = [&](const std::string& ranks, const Distribution& distribution) {

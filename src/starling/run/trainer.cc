@@ -219,6 +219,8 @@ void Trainer::run() {
 
 // The body of a worker: stretch after stretch.
 Status Trainer::work(Endpoint& raw) {
+  // Only with servers can a worker that was lost come back in the middle of a stretch.
+  if (raw.incarnation() > 0 && !description_.needs_servers) return {};
   fabric::MeteredEndpoint endpoint(raw);
   collective::Meeting meeting(endpoint, patience());
   Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
@@ -647,6 +649,10 @@ void Trainer::finish() {
   result_.epochs = epochs_done();
   result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
   result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
+  if (!given_up_ && exchanges_ && options_.observer != nullptr && furthest().number > 0 && ledger_->close(result_.lost).produced == 0) {
+    options_.observer->noted(
+        "the workers exchanged nothing: the run has fewer steps than the strategy takes from one exchange to the next");
+  }
   result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
 }
 

@@ -30,8 +30,8 @@ constexpr fabric::Tag kPush = 2;
 constexpr fabric::Tag kPushAndPull = 3;
 constexpr fabric::Tag kPull = 4;
 constexpr fabric::Tag kFinish = 5;
-constexpr fabric::Tag kPeek = 6;
-constexpr fabric::Tag kReply = 7;
+constexpr fabric::Tag kReply = 6;
+constexpr fabric::Tag kPeek = 7;
 
 // A stamp carries one number: the learning rate, negative in the first stage of two.
 double with_stage(const Step& step) { return step.first_stage ? -step.lr : step.lr; }
@@ -57,6 +57,7 @@ struct ParameterServer::Part {
 
 ParameterServer::ParameterServer(Context context)
     : Strategy(std::move(context)),
+      next_sequence_(static_cast<std::size_t>(this->context().roles.ranks())),
       clocks_(static_cast<std::size_t>(this->context().roles.workers)),
       finished_(clocks_.size()),
       at_work_(clocks_.size()),
@@ -152,6 +153,7 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
   std::uint64_t oldest = ~std::uint64_t{0};
   for (Part& part : parts_) {
     Result<Message> message = context().patience.receive(endpoint(), fabric::from(part.server, kReply));
+    while (message && !is_new(*message)) message = context().patience.receive(endpoint(), fabric::from(part.server, kReply));
     if (!message) return message.failure();
     Result<Incoming> incoming = part.reply->parse(std::move(*message));
     if (!incoming) return incoming.failure();
@@ -247,7 +249,15 @@ Status ParameterServer::serve() {
   return {};
 }
 
+bool ParameterServer::is_new(const Message& message) {
+  std::uint64_t& next = next_sequence_[static_cast<std::size_t>(message.source)];
+  if (message.sequence < next) return false;
+  next = message.sequence + 1;
+  return true;
+}
+
 Status ParameterServer::handle(Message message) {
+  if (!is_new(message)) return {};
   const auto worker = static_cast<std::size_t>(message.source);
   const fabric::Tag tag = message.tag;
   Result<Incoming> incoming = incoming_->parse(std::move(message));

@@ -115,7 +115,11 @@ class ParameterServer : public Strategy {
   std::optional<Stalled> next_to_apply();
   bool update_those_at_work();
 
-  std::vector<Part> parts_;  // Workers.
+  // False for one that came before: a fault of the network may give a message twice.
+  bool is_new(const fabric::Message& message);
+
+  std::vector<std::uint64_t> next_sequence_;  // By rank: of the next message from it that has not come before.
+  std::vector<Part> parts_;                   // Workers.
   params::Stamp request_{};
 
   // Servers.
