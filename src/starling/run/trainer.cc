@@ -684,6 +684,7 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
                                                                 .codec = config_.codec,
                                                                 .part_samples = part_samples_,
                                                                 .seed = config_.seed(),
+                                                                .stretch = state_.stretches,
                                                                 .patience = patience(),
                                                                 .skips_not_finite = config_.on_nan == OnNan::skip});
   if (has_saved_) load(*made, saved_[static_cast<std::size_t>(rank)]);

@@ -33,6 +33,14 @@ constexpr fabric::Tag kFinish = 5;
 constexpr fabric::Tag kReply = 6;
 constexpr fabric::Tag kPeek = 7;
 
+constexpr fabric::Tag kTags = 8;
+
+// Tags differ from stretch to stretch, so that a message which a fault has doubled is not taken for one of the next.
+fabric::Tag tag_in(const Context& context, fabric::Tag tag) {
+  constexpr std::uint64_t kStretches = fabric::kFirstReservedTag / kTags;
+  return static_cast<fabric::Tag>(context.stretch % kStretches) * kTags + tag;
+}
+
 // A stamp carries one number: the learning rate, negative in the first stage of two.
 double with_stage(const Step& step) { return step.first_stage ? -step.lr : step.lr; }
 
@@ -71,8 +79,9 @@ ParameterServer::ParameterServer(Context context)
   const collective::Slice slice = collective::slice_of(parameter_count(), roles.servers, rank() - roles.workers);
   part_layout_ = part_of(this->context().layout, slice.begin, slice.size);
   if (this->context().codec != "fp32") decoder_ = codec::make_codec(this->context().codec, codec_context(this->context(), part_layout_));
-  incoming_.emplace(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = decoder_.get(), .codec_values = slice.size});
-  replies_.emplace(endpoint(), tensor::ChannelOptions{.tag = kReply});
+  incoming_.emplace(endpoint(),
+                    tensor::ChannelOptions{.tag = tag_in(this->context(), kPush), .codec = decoder_.get(), .codec_values = slice.size});
+  replies_.emplace(endpoint(), tensor::ChannelOptions{.tag = tag_in(this->context(), kReply)});
 }
 
 ParameterServer::~ParameterServer() = default;
@@ -86,17 +95,17 @@ void ParameterServer::add_part(int server) {
   if (context().codec != "fp32") {
     part.codec = codec::make_codec(context().codec, codec_context(context(), part_of(context().layout, slice.begin, slice.size)));
   }
-  part.push =
-      std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kPush, .codec = part.codec.get(), .codec_values = part.size});
+  part.push = std::make_unique<Channel>(
+      endpoint(), tensor::ChannelOptions{.tag = tag_in(context(), kPush), .codec = part.codec.get(), .codec_values = part.size});
   part.push_and_pull = std::make_unique<Channel>(
-      endpoint(), tensor::ChannelOptions{.tag = kPushAndPull, .codec = part.codec.get(), .codec_values = part.size});
-  part.reply = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = kReply});
+      endpoint(), tensor::ChannelOptions{.tag = tag_in(context(), kPushAndPull), .codec = part.codec.get(), .codec_values = part.size});
+  part.reply = std::make_unique<Channel>(endpoint(), tensor::ChannelOptions{.tag = tag_in(context(), kReply)});
 }
 
 Status ParameterServer::start(std::span<float> weights, std::span<const float> model) {
   if (collective::is_first_alive(endpoint())) {
     for (const Part& part : parts_) {
-      Channel first(endpoint(), {.tag = kFirstWeights});
+      Channel first(endpoint(), {.tag = tag_in(context(), kFirstWeights)});
       STARLING_TRY(first.send(part.server, TensorView::of(model.subspan(part.begin, part.size))));
     }
   }
@@ -142,7 +151,7 @@ Status ParameterServer::pull(std::span<float> weights, const params::UpdateId& c
 
 Status ParameterServer::send_to_all(fabric::Tag tag) {
   for (const Part& part : parts_) {
-    Channel channel(endpoint(), {.tag = tag});
+    Channel channel(endpoint(), {.tag = tag_in(context(), tag)});
     STARLING_TRY(channel.send(part.server, TensorView::of(std::span<const float>()), request_));
   }
   return {};
@@ -152,8 +161,9 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
   std::uint64_t newest = 0;
   std::uint64_t oldest = ~std::uint64_t{0};
   for (Part& part : parts_) {
-    Result<Message> message = context().patience.receive(endpoint(), fabric::from(part.server, kReply));
-    while (message && !is_new(*message)) message = context().patience.receive(endpoint(), fabric::from(part.server, kReply));
+    Result<Message> message = context().patience.receive(endpoint(), fabric::from(part.server, tag_in(context(), kReply)));
+    while (message && !is_new(*message))
+      message = context().patience.receive(endpoint(), fabric::from(part.server, tag_in(context(), kReply)));
     if (!message) return message.failure();
     Result<Incoming> incoming = part.reply->parse(std::move(*message));
     if (!incoming) return incoming.failure();
@@ -207,7 +217,7 @@ Status ParameterServer::start_serving() {
 
 // From the first worker that is there. One that was lost earlier has sent nothing; one that is lost now leaves nobody who would send.
 Status ParameterServer::receive_first_weights() {
-  Channel first(endpoint(), {.tag = kFirstWeights});
+  Channel first(endpoint(), {.tag = tag_in(context(), kFirstWeights)});
   for (Rank worker = 0;; ++worker) {
     const bool was_alive = endpoint().peer(worker) == PeerState::alive;
     Result<Incoming> incoming = first.receive(worker);
@@ -257,9 +267,9 @@ bool ParameterServer::is_new(const Message& message) {
 }
 
 Status ParameterServer::handle(Message message) {
-  if (!is_new(message)) return {};
+  if (!is_new(message) || message.tag / kTags != tag_in(context(), 0) / kTags) return {};
   const auto worker = static_cast<std::size_t>(message.source);
-  const fabric::Tag tag = message.tag;
+  const fabric::Tag tag = message.tag % kTags;
   Result<Incoming> incoming = incoming_->parse(std::move(message));
   if (!incoming) return incoming.failure();
   if (incoming->stamp.id.number > 0) clocks_[worker] = std::max(clocks_[worker], incoming->stamp.id.number);

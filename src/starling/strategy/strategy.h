@@ -60,6 +60,7 @@ struct Context {
   std::string codec = "fp32";
   std::vector<std::uint64_t> part_samples{};  // How many samples each worker has.
   std::uint64_t seed = 1;
+  std::uint64_t stretch = 0;      // How often the ranks have met: 0 from the start to the first checkpoint, then 1, and so on.
   fabric::Patience patience{};    // For waits that last as long as others compute.
   bool skips_not_finite = false;  // A gradient that is not finite is left out, and the run goes on.
 };

@@ -265,6 +265,7 @@ void World::realign_if_all_are_there() {
 }
 
 double World::compute_seconds(RankState& rank, double units) {
+  if (units == 0) return 0;  // Without a draw: looking at a run does not change its course.
   double seconds = options_.compute.time_per_unit.sample(rank.compute_stream) * units / options_.speed(rank.rank);
   for (const SlowRule& rule : options_.faults.slow) {
     if (rule.ranks.contains(rank.rank) && rule.interval.contains(now_)) seconds *= rule.times;
