@@ -127,7 +127,7 @@ Make without_options(Maker maker) {
 
 std::unique_ptr<Codec> threshold_codec(Options& options, const CodecContext& context) {
   // Such that neither τ nor what is left of a component becomes zero or infinite in floats.
-  const auto threshold = static_cast<float>(options.number("tau", 0.01, 1e-30, 1e30));
+  const auto threshold = static_cast<float>(options.number("tau", 0.001, 1e-30, 1e30));
   options.reject_unknown();
   return make_threshold(context, threshold);
 }
@@ -139,7 +139,7 @@ std::unique_ptr<Codec> top_k_codec(Options& options, const CodecContext& context
 }
 
 std::unique_ptr<Codec> random_k_codec(Options& options, const CodecContext& context) {
-  const double ratio = ratio_of(options, 0.01);
+  const double ratio = ratio_of(options, 0.25);
   options.reject_unknown();
   return make_random_k(context, ratio);
 }
@@ -166,9 +166,9 @@ const std::vector<Entry>& table() {
       {{"bf16", "bf16", "the upper half of a float, with error feedback"}, without_options(make_bf16)},
       {{"int8", "int8", "8 bits and a scale to each block of 256, with error feedback"}, without_options(make_int8)},
       {{"1bit", "1bit", "signs, and two means to each block of 512, with error feedback"}, without_options(make_one_bit)},
-      {{"threshold", "threshold[:TAU]", "±TAU where what has accumulated is beyond it [0.01]"}, threshold_codec},
+      {{"threshold", "threshold[:TAU]", "±TAU where what has accumulated is beyond it [0.001]"}, threshold_codec},
       {{"topk", "topk[:RATIO]", "the RATIO of the components that are largest, with error feedback [0.01]"}, top_k_codec},
-      {{"randomk", "randomk[:RATIO]", "a random RATIO of the components, with error feedback [0.01]"}, random_k_codec},
+      {{"randomk", "randomk[:RATIO]", "a random RATIO of the components, with error feedback [0.25]"}, random_k_codec},
       {{"dgc", "dgc[:RATIO][,warmup=EPOCHS][,masking=0|1]",
         "deep gradient compression: the largest of accumulated velocities; RATIO is reached over the warm-up [0.001, 5, 1]"},
        dgc_codec},

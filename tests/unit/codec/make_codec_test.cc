@@ -23,7 +23,7 @@ TEST(MakeCodec, WritesAllOptionsOut) {
       {"bf16", "bf16"},
       {"int8", "int8"},
       {"1bit", "1bit"},
-      {"threshold", "threshold:0.01"},
+      {"threshold", "threshold:0.001"},
       {"threshold:2e-3", "threshold:0.002"},
       {"threshold:tau=0.5", "threshold:0.5"},
       {"topk", "topk:0.01"},
