@@ -36,7 +36,7 @@ Status Meeting::hold(const std::function<void()>& work) {
   ++number_;
   for (;;) {
     const Rank first = first_alive(endpoint_);
-    const Status status = first == endpoint_.rank() ? lead(work) : follow(first);
+    Status status = first == endpoint_.rank() ? lead(work) : follow(first);
     // A leader that was lost has a successor; all other failures are for the caller.
     if (status.ok() || status.failure().kind != FailureKind::peer_lost || endpoint_.peer(first) == PeerState::alive) return status;
   }
@@ -63,7 +63,7 @@ Status Meeting::lead(const std::function<void()>& work) {
     std::uint64_t& last = arrived_[static_cast<std::size_t>(message->source)];
     if (number < number_) {
       // Of a meeting that is over: its leader was lost before it could let this rank go on.
-      const Status sent = endpoint_.send(message->source, kRelease, number_payload(number));
+      Status sent = endpoint_.send(message->source, kRelease, number_payload(number));
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
       continue;
     }
@@ -73,7 +73,7 @@ Status Meeting::lead(const std::function<void()>& work) {
   for (Rank rank = 0; rank < endpoint_.size(); ++rank) {
     if (rank == endpoint_.rank() || endpoint_.peer(rank) != PeerState::alive || arrived_[static_cast<std::size_t>(rank)] > number_)
       continue;
-    const Status sent = endpoint_.send(rank, kRelease, number_payload(number_));
+    Status sent = endpoint_.send(rank, kRelease, number_payload(number_));
     if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
   }
   return {};

@@ -24,7 +24,7 @@ void DeltaServer::step_locally(const Step& step) {
 Status DeltaServer::push_delta(const Step& step, double factor, bool with_pull) {
   endpoint().pass("push");
   if (factor != 1) scale_floats(*delta_, static_cast<float>(factor));
-  const Status status = with_pull ? push_and_pull(id_, *delta_, step, step.weights, delta_) : push(id_, *delta_, step);
+  Status status = with_pull ? push_and_pull(id_, *delta_, step, step.weights, delta_) : push(id_, *delta_, step);
   std::fill(delta_->begin(), delta_->end(), 0.0F);
   steps_ = 0;
   return status;

@@ -137,7 +137,7 @@ class EaWild final : public Strategy {
       if (!message && message.failure().kind != FailureKind::peer_lost) return message.failure();
     }
     for (const fabric::Rank worker : here) {
-      const Status sent = endpoint().send(worker, kGoOn, {});
+      Status sent = endpoint().send(worker, kGoOn, {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     return {};

@@ -16,7 +16,7 @@ namespace {
 
 class FedAvg final : public Averaging {
  public:
-  explicit FedAvg(Context context)
+  explicit FedAvg(const Context& context)
       : Averaging(context, static_cast<std::uint64_t>(context.settings.integer("period"))),
         clients_(std::max(1, static_cast<int>(std::lround(context.settings.number("fraction") * context.roles.workers)))) {}
 
@@ -82,7 +82,7 @@ Description describe_fedavg() {
   description.sends = Sends::deltas;
   description.places = Places::workers;
   description.lockstep = true;
-  description.make = [](Context context) { return std::make_unique<FedAvg>(std::move(context)); };
+  description.make = [](const Context& context) { return std::make_unique<FedAvg>(context); };
   return description;
 }
 

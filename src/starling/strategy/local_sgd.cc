@@ -10,7 +10,7 @@ namespace {
 
 class LocalSgd final : public Averaging {
  public:
-  explicit LocalSgd(Context context) : Averaging(context, static_cast<std::uint64_t>(context.settings.integer("period"))) {}
+  explicit LocalSgd(const Context& context) : Averaging(context, static_cast<std::uint64_t>(context.settings.integer("period"))) {}
 
  private:
   bool weighs_batches() const override { return true; }
@@ -34,7 +34,7 @@ Description describe_local_sgd() {
   description.sends = Sends::deltas;
   description.places = Places::workers;
   description.lockstep = true;
-  description.make = [](Context context) { return std::make_unique<LocalSgd>(std::move(context)); };
+  description.make = [](const Context& context) { return std::make_unique<LocalSgd>(context); };
   return description;
 }
 

@@ -355,7 +355,7 @@ void ParameterServer::apply_push(const Incoming& incoming) {
 
 Status ParameterServer::reply(Rank worker, tensor::Tensor weights, bool to_compute_on) {
   const Stamp stamp{.version = version_, .contents = context().account.contents()};
-  const Status sent = replies_->send(worker, std::move(weights), stamp);
+  Status sent = replies_->send(worker, std::move(weights), stamp);
   if (!sent && sent.failure().kind == FailureKind::peer_lost) return {};  // Its departure is heard of as any other.
   if (sent && to_compute_on) pulled(worker, weights_);
   return sent;

@@ -3,6 +3,7 @@
 // Synchronous SGD by all-reduce: P workers with a batch of B/P samples take the steps of one worker with a batch of B, up to the order in
 // which floats are added. Every worker has the optimiser, and all of them the same state.
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,12 +39,12 @@ class Sync final : public Strategy {
     if (context().settings.choice("all_reduce") == "shared-memory" && workers_.size() > 1) {
       // An all-reduce of nothing would do nothing, so one float is added up.
       std::vector<float> probe{0};
-      const auto status = endpoint().native_all_reduce(workers_, probe, fabric::Deadline::standard());
+      std::optional<Status> status = endpoint().native_all_reduce(workers_, probe, fabric::Deadline::standard());
       if (!status) {
         throw UserError(
             "sync.all_reduce is shared-memory, but the ranks of this fabric share none; use automatic, flat, direct, ring or hierarchical");
       }
-      STARLING_TRY(*status);
+      STARLING_TRY(std::move(*status));
     }
     // All start from worker 0's, also where the model was not initialised from the seed alone.
     return collective::broadcast(endpoint(), workers_, weights);
