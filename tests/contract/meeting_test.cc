@@ -119,7 +119,8 @@ TEST_P(MeetingTest, WhenNobodyGetsOnItEndsWithAFailureThatSaysSo) {
     return meeting.hold([&] { EXPECT_EQ(endpoint.rank(), 1) << "the work was done without rank 1"; });
   });
   EXPECT_EQ(report.outcomes[0].kind, RankOutcome::Kind::failed);
-  EXPECT_NE(report.outcomes[0].message.find("nobody has got on for the time-out of 20 ms"), std::string::npos) << report.outcomes[0].message;
+  EXPECT_NE(report.outcomes[0].message.find("nobody has got on for the time-out of 20 ms"), std::string::npos)
+      << report.outcomes[0].message;
 }
 
 SimOptions simulated(int ranks) {
