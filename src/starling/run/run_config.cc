@@ -64,7 +64,7 @@ void read_strategy(TomlTable& table, RunConfig& config) {
     for (const strategy::Description& description : registry.all()) {
       if (description.name != config.strategy_name()) continue;
       strategy::Settings settings(description.name, description.options);
-      for (const auto& [key, value] : config.options) options->locate(key, [&] { settings.set(key, value); });
+      for (const auto& entry : config.options) options->locate(entry.first, [&] { settings.set(entry.first, entry.second); });
     }
   }
   table.reject_unknown_keys();

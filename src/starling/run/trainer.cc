@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <stdexcept>
 #include <string_view>
 #include <tuple>
@@ -658,8 +659,8 @@ void Trainer::finish() {
 
 // Nobody has waited for what was under way.
 ledger::Balance Trainer::balance_given_up() const {
-  std::vector<int> all;
-  for (int rank = 0; rank < roles_.ranks(); ++rank) all.push_back(rank);
+  std::vector<int> all(static_cast<std::size_t>(roles_.ranks()));
+  std::iota(all.begin(), all.end(), 0);
   ledger::Balance balance = ledger_->close(all);
   std::uint64_t open = 0;
   for (const char* reason : {ledger::kSenderLost, ledger::kReceiverLost}) {
