@@ -12,8 +12,8 @@
 
 #include "bench/measure.h"
 #include "bench/rival.h"
-#include "starling/compute/model.h"
 #include "starling/ledger/ledger.h"
+#include "starling/run/replica_set.h"
 #include "starling/run/trainer.h"
 
 namespace starling::bench {
@@ -43,13 +43,8 @@ double samples_per_second(const Column& column, const std::string& model, const 
   config.schedule.lr = 1e-4;
   config.epochs = 1;
   config.partition = "none";  // Every worker goes through all samples once.
-  std::vector<std::unique_ptr<compute::Replica>> replicas;
-  std::vector<compute::Replica*> pointers;
-  for (int worker = 0; worker < column.workers; ++worker) {
-    replicas.push_back(compute::make_replica(model, compute::Problem::of(dataset.train), 1, static_cast<std::uint32_t>(worker)));
-    pointers.push_back(replicas.back().get());
-  }
-  run::Trainer trainer(config, pointers, dataset, {});
+  const run::ReplicaSet replicas(config, dataset);
+  run::Trainer trainer(config, replicas.pointers(), dataset, {});
   trainer.run();
   return static_cast<double>(trainer.result().state.samples) / trainer.result().state.seconds;
 }

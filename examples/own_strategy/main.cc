@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "starling/compute/model.h"
+#include "starling/run/replica_set.h"
 #include "starling/run/trainer.h"
 #include "starling/strategy/coded_sum.h"
 
@@ -80,13 +80,8 @@ int main() {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   for (const char* fabric : {"threads", "sim"}) {
     config.fabric.name = fabric;
-    std::vector<std::unique_ptr<compute::Replica>> replicas;
-    std::vector<compute::Replica*> pointers;
-    for (std::uint32_t worker = 0; worker < 4; ++worker) {
-      replicas.push_back(compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), worker));
-      pointers.push_back(replicas.back().get());
-    }
-    run::Trainer trainer(config, pointers, dataset, {.registry = &registry});
+    const run::ReplicaSet replicas(config, dataset);
+    run::Trainer trainer(config, replicas.pointers(), dataset, {.registry = &registry});
     trainer.run();
     const run::TrainResult& result = trainer.result();
     std::cout << fabric << ": accuracy " << *result.state.test_accuracy << ", " << result.balance.produced << " updates, the books "

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "starling/compute/model.h"
 #include "starling/data/dataset.h"
 #include "starling/run/fabric_config.h"
+#include "starling/run/replica_set.h"
 #include "starling/run/run_config.h"
 #include "starling/run/trainer.h"
 
@@ -18,14 +18,8 @@ namespace {
 
 TrainResult train(const RunConfig& config) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
-  std::vector<std::unique_ptr<compute::Replica>> replicas;
-  std::vector<compute::Replica*> pointers;
-  for (int worker = 0; worker < config.workers; ++worker) {
-    replicas.push_back(
-        compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
-    pointers.push_back(replicas.back().get());
-  }
-  Trainer trainer(config, pointers, dataset, {});
+  const ReplicaSet replicas(config, dataset);
+  Trainer trainer(config, replicas.pointers(), dataset, {});
   trainer.run();
   return trainer.result();
 }

@@ -16,9 +16,9 @@
 #include "starling/cli/train_console.h"
 #include "starling/cli/train_flags.h"
 #include "starling/cli/train_output.h"
-#include "starling/compute/model.h"
 #include "starling/data/dataset.h"
 #include "starling/run/checkpoint.h"
+#include "starling/run/replica_set.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
 #include "starling/run/trainer.h"
@@ -127,28 +127,20 @@ void run_train(const TrainFlags& flags) {
   Prepared prepared = flags.resume.empty() ? prepare_new(flags) : prepare_resumed(flags);
   const run::RunConfig& config = prepared.config;
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
-  std::vector<std::unique_ptr<compute::Replica>> replicas;
-  std::vector<compute::Replica*> pointers;
-  for (int worker = 0; worker < config.workers; ++worker) {
-    replicas.push_back(
-        compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
-    pointers.push_back(replicas.back().get());
-  }
-  { const run::Trainer refuses_what_does_not_fit(config, pointers, dataset, {}); }
+  const run::ReplicaSet replicas(config, dataset);
+  TrainConsole console;
+  run::Trainer trainer(config, replicas.pointers(), dataset, {.observer = &console, .stop = [] { return interrupts.load() > 0; }});
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
-
-  TrainConsole console;
-  run::Trainer trainer(config, pointers, dataset,
-                       {.directory = &*prepared.directory, .observer = &console, .stop = [] { return interrupts.load() > 0; }});
+  trainer.write_into(*prepared.directory);
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
   if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
   const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
                            : resumed           ? " from the beginning: it has no checkpoint yet"
                                                : "";
   say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
-                  replicas[0]->layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
+                  replicas[0].layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
                   config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
   try {
     trainer.run();

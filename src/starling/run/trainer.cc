@@ -136,10 +136,15 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
   model_.assign(replicas[0]->weights().begin(), replicas[0]->weights().end());
   state_.workers.resize(workers_.size());
   ledger_.emplace(roles_.ranks(), roles_.workers, strategy::place_ranks(description_.places, roles_));
-  if (options_.directory != nullptr) store_.emplace(options_.directory->checkpoints_path());
+  if (options_.directory != nullptr) write_into(*options_.directory);
 }
 
 Trainer::~Trainer() = default;
+
+void Trainer::write_into(RunDirectory& directory) {
+  options_.directory = &directory;
+  store_.emplace(directory.checkpoints_path());
+}
 
 void Trainer::restore(const Checkpoint& checkpoint) {
   const auto refuse = [&](const std::string& reason) {
@@ -650,11 +655,11 @@ void Trainer::finish() {
   result_.epochs = epochs_done();
   result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
   result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
-  if (!given_up_ && exchanges_ && options_.observer != nullptr && furthest().number > 0 && ledger_->close(result_.lost).produced == 0) {
+  result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
+  if (!given_up_ && exchanges_ && options_.observer != nullptr && furthest().number > 0 && result_.balance.produced == 0) {
     options_.observer->noted(
         "the workers exchanged nothing: the run has fewer steps than the strategy takes from one exchange to the next");
   }
-  result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
 }
 
 // Nobody has waited for what was under way.

@@ -96,6 +96,9 @@ class Trainer {
   Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options);
   ~Trainer();
 
+  // As TrainerOptions::directory does, for a directory that is made only when it is known that everything fits. Before restore() and run().
+  void write_into(RunDirectory& directory);
+
   // Goes on from a checkpoint. Throws UserError if it is of another model, other data, or another configuration.
   void restore(const Checkpoint& checkpoint);
 

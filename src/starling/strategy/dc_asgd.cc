@@ -7,35 +7,25 @@
 #include <cmath>
 #include <vector>
 
+#include "starling/strategy/gradient_server.h"
 #include "starling/strategy/methods.h"
-#include "starling/strategy/parameter_server.h"
 
 namespace starling::strategy {
 namespace {
 
 constexpr float kEpsilon = 1e-7F;
 
-class DcAsgd final : public ParameterServer {
+class DcAsgd final : public GradientServer {
  public:
   explicit DcAsgd(Context context)
-      : ParameterServer(std::move(context)),
+      : GradientServer(std::move(context)),
         lambda_(static_cast<float>(this->context().settings.number("lambda"))),
         adaptive_(this->context().settings.boolean("adaptive")),
         decay_(static_cast<float>(this->context().settings.number("decay"))) {
     if (!is_server()) return;
-    optimiser_.emplace(this->context(), part_layout());
     backups_.resize(static_cast<std::size_t>(this->context().roles.workers));
     compensated_.resize(part_layout().parameter_count());
     if (adaptive_) mean_square_.resize(compensated_.size());
-  }
-
-  Status exchange(const Step& step) override {
-    if (step.samples == 0) return {};
-    const params::UpdateId id = context().account.produced();
-    endpoint().pass("push");
-    if (step.finite) return push_and_pull(id, step.gradient, step, step.weights);
-    context().account.dropped(id, ledger::kNotFinite);
-    return pull(step.weights);
   }
 
  private:
@@ -45,7 +35,7 @@ class DcAsgd final : public ParameterServer {
       compensate(gradient, weights, backups_[static_cast<std::size_t>(update.worker)].as<float>());
       gradient = compensated_;
     }
-    optimiser_->step(weights, gradient, update.lr, update.first_stage);
+    step(update, gradient, weights);
   }
 
   void compensate(std::span<const float> gradient, std::span<const float> weights, std::span<const float> backup) {
@@ -66,7 +56,7 @@ class DcAsgd final : public ParameterServer {
   }
 
   void list_server_state(params::StateList& state) override {
-    state.within("optimizer", [&](params::StateList& inner) { optimiser_->list_state(inner); });
+    GradientServer::list_server_state(state);
     if (adaptive_) state.add("mean_square", mean_square_);
     // Backups are not listed: every worker pulls anew when a run goes on.
   }
@@ -74,8 +64,7 @@ class DcAsgd final : public ParameterServer {
   float lambda_;
   bool adaptive_;
   float decay_;
-  std::optional<RunOptimiser> optimiser_;  // On servers, as all below.
-  std::vector<tensor::Tensor> backups_;    // What each worker computes on.
+  std::vector<tensor::Tensor> backups_;  // On servers, as all below: what each worker computes on.
   std::vector<float> compensated_;
   std::vector<float> mean_square_;
 };

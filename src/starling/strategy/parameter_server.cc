@@ -161,9 +161,9 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
   std::uint64_t newest = 0;
   std::uint64_t oldest = ~std::uint64_t{0};
   for (Part& part : parts_) {
-    Result<Message> message = context().patience.receive(endpoint(), fabric::from(part.server, tag_in(context(), kReply)));
-    while (message && !is_new(*message))
-      message = context().patience.receive(endpoint(), fabric::from(part.server, tag_in(context(), kReply)));
+    const fabric::Filter filter = fabric::from(part.server, tag_in(context(), kReply));
+    Result<Message> message = context().patience.receive(endpoint(), filter);
+    while (message && !is_new(*message)) message = context().patience.receive(endpoint(), filter);
     if (!message) return message.failure();
     Result<Incoming> incoming = part.reply->parse(std::move(*message));
     if (!incoming) return incoming.failure();
@@ -208,6 +208,7 @@ void ParameterServer::list_state(params::StateList& state) {
 
 Status ParameterServer::start_serving() {
   STARLING_TRY(receive_first_weights());
+  if (!answers_with_old_weights()) staleness_rule_ = context().settings.choice("staleness_lr");
   version_ = context().account.contents().size();
   for (int worker = 0; worker < context().roles.workers; ++worker) {
     clocks_[static_cast<std::size_t>(worker)] = context().account.contents()[worker].largest();
@@ -335,7 +336,7 @@ void ParameterServer::apply_push(const Incoming& incoming) {
   const Stamp& stamp = incoming.stamp;
   // What a worker is answered with the old weights for is computed here and now, from the weights as they are.
   const std::uint64_t staleness = answers_with_old_weights() ? 0 : version_ - stamp.version;
-  const double scale = staleness == 0 ? 1 : staleness_scale(context().settings.choice("staleness_lr"), staleness);
+  const double scale = staleness == 0 ? 1 : staleness_scale(staleness_rule_, staleness);
   const double lr = std::abs(stamp.value);
   if (answers_with_old_weights()) {
     context().account.applied_fresh(stamp.id);

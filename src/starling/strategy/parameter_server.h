@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "starling/strategy/run_optimiser.h"
@@ -128,6 +129,7 @@ class ParameterServer : public Strategy {
   std::optional<tensor::Channel> incoming_;
   std::optional<tensor::Channel> replies_;
   tensor::Tensor weights_;
+  std::string staleness_rule_;
   std::uint64_t version_ = 0;
   std::uint64_t arrivals_ = 0;
   std::vector<std::uint64_t> clocks_;            // By worker, as everything below.
