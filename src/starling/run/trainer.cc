@@ -4,19 +4,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <numeric>
 #include <stdexcept>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "starling/base/error.h"
 #include "starling/base/sha256.h"
 #include "starling/data/partition.h"
+#include "starling/run/trainer_worker.h"
 
 namespace starling::run {
 namespace {
@@ -28,19 +26,6 @@ constexpr Duration kReportInterval = 250ms;
 
 // Skipped batches in a row after which there is no hope.
 constexpr std::uint64_t kMostSkipped = 100;
-
-std::optional<double> finite(double value) { return std::isfinite(value) ? std::optional<double>(value) : std::nullopt; }
-
-// "rank3/optimizer/momentum" is 3 and "optimizer/momentum"; the rank is -1 if it is none of these.
-std::pair<int, std::string> split_rank(const std::string& name, int ranks) {
-  constexpr std::string_view kRank = "rank";
-  const std::size_t slash = name.find('/');
-  int rank = -1;
-  if (!name.starts_with(kRank) || slash == std::string::npos) return {-1, ""};
-  const auto [end, error] = std::from_chars(name.data() + kRank.size(), name.data() + slash, rank);
-  if (error != std::errc() || end != name.data() + slash || rank < 0 || rank >= ranks) return {-1, ""};
-  return {rank, name.substr(slash + 1)};
-}
 
 // A rank that fails because another failed says who was the first.
 Status name_the_lost(Status status, const Endpoint& endpoint) {
@@ -56,52 +41,6 @@ Status name_the_lost(Status status, const Endpoint& endpoint) {
 }
 
 }  // namespace
-
-// What others see of a worker while it runs.
-struct Trainer::Counters {
-  std::atomic<std::uint64_t> steps{0};
-  std::atomic<std::uint64_t> samples{0};
-  std::atomic<std::uint64_t> skipped{0};
-  std::atomic<double> epoch{0};
-  std::atomic<double> epoch_loss_sum{0};
-  std::atomic<std::uint64_t> epoch_samples{0};
-  std::atomic<std::uint64_t> bytes_sent{0};
-};
-
-struct Trainer::Worker {
-  Worker(compute::Replica& its_replica, data::WorkerBatches its_batches)
-      : replica(its_replica), batches(std::move(its_batches)), model(replica.layout().parameter_count()) {}
-
-  std::span<float> parameters() { return replica.weights().first(model.size()); }
-  std::span<float> buffers() { return replica.weights().subspan(model.size()); }
-
-  // Runs `look` while the replica has other weights.
-  template <class Look>
-  void look_at(std::span<const float> weights, Look look) {
-    weights_aside.assign(replica.weights().begin(), replica.weights().end());
-    std::copy(weights.begin(), weights.end(), replica.weights().begin());
-    look();
-    std::copy(weights_aside.begin(), weights_aside.end(), replica.weights().begin());
-  }
-
-  compute::Replica& replica;
-  data::WorkerBatches batches;
-  WorkerState state{};
-  std::vector<float> model;             // What its strategy says the result is.
-  std::vector<float> buffers_before{};  // The batch, where it may have to be skipped.
-  std::vector<float> weights_aside{};   // While the replica evaluates the model.
-  compute::Evaluation evaluation{};     // Of its part of the test set.
-  double last_lr = 0;
-  std::size_t last_batch = 0;
-  std::uint64_t bytes_before = 0;  // The stretch began.
-  bool lost = false;               // As of the last meeting.
-  Counters counters{};
-};
-
-struct Trainer::Saved {
-  std::map<std::string, std::vector<float>> vectors;
-  std::map<std::string, std::uint64_t> numbers;
-};
 
 Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options)
     : config_(config),
@@ -144,56 +83,6 @@ Trainer::~Trainer() = default;
 void Trainer::write_into(RunDirectory& directory) {
   options_.directory = &directory;
   store_.emplace(directory.checkpoints_path());
-}
-
-void Trainer::restore(const Checkpoint& checkpoint) {
-  const auto refuse = [&](const std::string& reason) {
-    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
-  };
-  if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
-  const std::string difference = params::difference(workers_[0]->replica.layout(), checkpoint.weights.layout);
-  if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
-  if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
-  if (checkpoint.state.workers.size() != workers_.size()) {
-    refuse(fmt::format("it has {} workers, not {}", checkpoint.state.workers.size(), workers_.size()));
-  }
-
-  state_ = checkpoint.state;
-  model_ = checkpoint.weights.values;
-  for (const auto& worker : workers_) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
-  const std::span<const float> values(checkpoint.vectors.values);
-  for (const params::Slice& slice : checkpoint.vectors.layout.slices()) {
-    const auto [rank, name] = split_rank(slice.name, roles_.ranks());
-    if (rank < 0) refuse(fmt::format("it has a vector '{}', which belongs to no rank", slice.name));
-    const std::span<const float> part = params::Layout::part(values, slice);
-    if (name != "weights") {
-      saved_[static_cast<std::size_t>(rank)].vectors[name].assign(part.begin(), part.end());
-    } else if (roles_.is_worker(rank) && part.size() == model_.size()) {
-      std::copy(part.begin(), part.end(), workers_[static_cast<std::size_t>(rank)]->replica.weights().begin());
-    } else {
-      refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), model_.size()));
-    }
-  }
-  for (const auto& [full_name, number] : state_.numbers) {
-    const auto [rank, name] = split_rank(full_name, roles_.ranks());
-    if (rank < 0) refuse(fmt::format("it has a number '{}', which belongs to no rank", full_name));
-    saved_[static_cast<std::size_t>(rank)].numbers[name] = number;
-  }
-  has_saved_ = !state_.ledger.empty();
-  if (has_saved_) ledger_->restore(state_.ledger);
-  std::tie(recorded_applications_, recorded_staleness_) = applications_and_staleness();
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    workers_[i]->state = state_.workers[i];
-    workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
-    publish(*workers_[i]);
-    workers_[i]->counters.bytes_sent = ledger_->account(static_cast<int>(i)).bytes_sent();
-  }
-  earlier_seconds_ = state_.seconds;
-  earlier_total_seconds_ = state_.total_seconds;
-  earlier_epochs_ = epochs_done();
-  checkpointed_step_ = state_.steps;
-  result_.checkpoint = checkpoint.path;
-  if (store_) store_->make_latest(checkpoint.name);
 }
 
 void Trainer::run() {
@@ -442,17 +331,6 @@ Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& st
   return {};
 }
 
-void Trainer::publish(Worker& worker) {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  Counters& counters = worker.counters;
-  counters.steps.store(worker.batches.progress().number, kRelaxed);
-  counters.samples.store(worker.state.samples, kRelaxed);
-  counters.skipped.store(worker.state.skipped, kRelaxed);
-  counters.epoch.store(worker.batches.epoch(), kRelaxed);
-  counters.epoch_loss_sum.store(worker.state.epoch_loss_sum, kRelaxed);
-  counters.epoch_samples.store(worker.state.epoch_samples, kRelaxed);
-}
-
 // At the meeting: everything is drained, and nobody computes.
 void Trainer::all_have_arrived(Endpoint& endpoint) {
   std::vector<int> lost;
@@ -539,27 +417,6 @@ Status Trainer::begin_next_stretch(Endpoint& endpoint) {
   return {};
 }
 
-// With the mutex held.
-void Trainer::end_epoch(Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation) {
-  recorded_epoch_ = worker.batches.progress().epoch;
-  state_.train_loss = running_loss();
-  if (evaluation) {
-    const auto count = static_cast<double>(evaluation->samples);
-    state_.test_loss = finite(evaluation->loss_sum / count);
-    if (dataset_.test.has_labels()) {
-      state_.test_accuracy = static_cast<double>(evaluation->correct) / count;
-      state_.best_test_accuracy = std::max(state_.best_test_accuracy.value_or(0), *state_.test_accuracy);
-    }
-  }
-  if (metrics_) {
-    MetricsRecord record = make_record("epoch", endpoint, worker);
-    if (evaluation) record.test_loss = state_.test_loss;
-    if (evaluation) record.test_accuracy = state_.test_accuracy;
-    metrics_->append(record);
-  }
-  if (options_.observer != nullptr) options_.observer->epoch_ended(progress(endpoint.now()));
-}
-
 data::BatchOrder::Position Trainer::furthest() const {
   data::BatchOrder::Position result;
   for (const auto& worker : workers_) {
@@ -571,49 +428,6 @@ data::BatchOrder::Position Trainer::furthest() const {
     result.number = std::max(result.number, position.number);
   }
   return result;
-}
-
-// Everything a checkpoint holds besides vectors.
-void Trainer::gather_state() {
-  state_.position = furthest();
-  state_.samples = state_.skipped = state_.steps = 0;
-  for (std::size_t i = 0; i < workers_.size(); ++i) {
-    state_.workers[i] = workers_[i]->state;
-    state_.steps += workers_[i]->state.progress.number;
-    state_.samples += workers_[i]->state.samples;
-    state_.skipped += workers_[i]->state.skipped;
-  }
-  state_.numbers.clear();
-  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
-    for (const auto& [name, number] : saved_[rank].numbers) state_.numbers[fmt::format("rank{}/{}", rank, name)] = number;
-  }
-  if (has_saved_) state_.ledger = ledger_->save();
-}
-
-void Trainer::write_checkpoint(Time now) {
-  if (!store_ || given_up_ || checkpointed_step_ == state_.steps) return;
-  metrics_->sync();
-  state_.metrics_bytes = metrics_->size();
-  state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
-  CheckpointContents contents{.state = state_,
-                              .config = config_text_,
-                              .model = workers_[0]->replica.describe(),
-                              .data = data_text_,
-                              .layout = workers_[0]->replica.layout(),
-                              .weights = model_};
-  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
-    if (rank < workers_.size()) {
-      const std::span<const float> weights = workers_[rank]->replica.weights();
-      if (std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
-        contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
-      }
-    }
-    for (const auto& [name, values] : saved_[rank].vectors) contents.vectors.push_back({fmt::format("rank{}/{}", rank, name), values});
-  }
-  const std::string name = store_->write(contents);
-  checkpointed_step_ = state_.steps;
-  result_.checkpoint = fmt::format("{}/{}", options_.directory->checkpoints_path(), name);
-  if (options_.observer != nullptr) options_.observer->checkpoint_written(result_.checkpoint);
 }
 
 void Trainer::diverge(std::uint64_t step, const std::string& what) {
@@ -697,40 +511,6 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
   return made;
 }
 
-void Trainer::save(strategy::Strategy& strategy, Saved& saved) {
-  params::StateList list;
-  strategy.list_state(list);
-  saved = {};
-  for (const params::StateList::Vector& vector : list.vectors())
-    saved.vectors[vector.name].assign(vector.values.begin(), vector.values.end());
-  for (const params::StateList::Number& number : list.numbers()) saved.numbers[number.name] = *number.value;
-}
-
-void Trainer::load(strategy::Strategy& strategy, const Saved& saved) const {
-  params::StateList list;
-  strategy.list_state(list);
-  const auto refuse = [&](const std::string& reason) {
-    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", result_.checkpoint, reason));
-  };
-  if (list.vectors().size() != saved.vectors.size() || list.numbers().size() != saved.numbers.size()) {
-    refuse(fmt::format("it has {} vectors and {} numbers of state for a rank, but there should be {} and {}", saved.vectors.size(),
-                       saved.numbers.size(), list.vectors().size(), list.numbers().size()));
-  }
-  for (const params::StateList::Vector& vector : list.vectors()) {
-    const auto found = saved.vectors.find(vector.name);
-    if (found == saved.vectors.end()) refuse(fmt::format("it has no vector '{}'", vector.name));
-    if (found->second.size() != vector.values.size()) {
-      refuse(fmt::format("its '{}' has {} floats instead of {}", vector.name, found->second.size(), vector.values.size()));
-    }
-    std::copy(found->second.begin(), found->second.end(), vector.values.begin());
-  }
-  for (const params::StateList::Number& number : list.numbers()) {
-    const auto found = saved.numbers.find(number.name);
-    if (found == saved.numbers.end()) refuse(fmt::format("it has no number '{}'", number.name));
-    *number.value = found->second;
-  }
-}
-
 bool Trainer::checkpoint_is_due(std::uint64_t epoch) const {
   return epoch >= config_.epochs || (config_.checkpoint_every > 0 && epoch % config_.checkpoint_every == 0);
 }
@@ -743,93 +523,6 @@ bool Trainer::stretch_ends_at(std::uint64_t epoch) const {
 bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
   if (dataset_.test.count == 0) return false;
   return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
-}
-
-std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
-  std::uint64_t applications = 0;
-  std::uint64_t staleness = 0;
-  for (int rank = 0; rank < roles_.ranks(); ++rank) {
-    applications += ledger_->account(rank).live_applications();
-    staleness += ledger_->account(rank).live_staleness();
-  }
-  return {applications, staleness};
-}
-
-void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
-  const auto [applications, staleness] = applications_and_staleness();
-  std::uint64_t bytes = 0;
-  for (const auto& worker : workers_) bytes += worker->counters.bytes_sent.load(std::memory_order_relaxed);
-  record.applications = applications;
-  record.bytes_sent = bytes;
-  record.skew = own.skew().mean();
-  if (applications > recorded_applications_) {
-    record.staleness = static_cast<double>(staleness - recorded_staleness_) / static_cast<double>(applications - recorded_applications_);
-  }
-  recorded_applications_ = applications;
-  recorded_staleness_ = staleness;
-}
-
-MetricsRecord Trainer::make_record(const char* kind, Endpoint& endpoint, const Worker& worker) {
-  const Progress now = progress(endpoint.now());
-  MetricsRecord record;
-  record.kind = kind;
-  record.step = worker.batches.progress().number;
-  record.epoch = worker.batches.epoch();
-  record.samples = now.samples;
-  record.seconds = seconds_at(endpoint.now());
-  record.samples_per_second = now.samples_per_second;
-  record.lr = worker.last_lr;
-  record.batch = worker.last_batch;
-  record.train_loss = now.train_loss;
-  if (exchanges_) add_exchanges(ledger_->account(endpoint.rank()), record);
-  return record;
-}
-
-double Trainer::seconds_at(Time now) const { return state_.seconds + to_seconds(now - clock_); }
-
-double Trainer::epochs_done() const {
-  double sum = 0;
-  double count = 0;
-  for (const auto& worker : workers_) {
-    if (worker->lost) continue;
-    sum += worker->counters.epoch.load(std::memory_order_relaxed);
-    count += 1;
-  }
-  return count > 0 ? sum / count : 0;
-}
-
-Progress Trainer::progress(Time now) const {
-  constexpr auto kRelaxed = std::memory_order_relaxed;
-  Progress result;
-  for (const auto& worker : workers_) {
-    result.step = std::max(result.step, worker->counters.steps.load(kRelaxed));
-    result.samples += worker->counters.samples.load(kRelaxed);
-    result.skipped += worker->counters.skipped.load(kRelaxed);
-  }
-  const double seconds = seconds_at(now) - earlier_seconds_;
-  double per_epoch = 0;
-  for (const auto& worker : workers_) per_epoch += static_cast<double>(worker->batches.samples_per_epoch());
-  result.epoch = epochs_done();
-  result.epochs = config_.epochs;
-  result.samples_per_second = seconds > 0 ? (result.epoch - earlier_epochs_) * per_epoch / seconds : 0;
-  result.seconds = to_seconds(now - begin_);
-  const double left = (static_cast<double>(config_.epochs) - result.epoch) * per_epoch;
-  result.seconds_left = result.samples_per_second > 0 ? std::max(0.0, left / result.samples_per_second) : 0;
-  result.train_loss = running_loss();
-  result.test_loss = state_.test_loss;
-  result.test_accuracy = state_.test_accuracy;
-  return result;
-}
-
-std::optional<double> Trainer::running_loss() const {
-  double sum = 0;
-  std::uint64_t samples = 0;
-  for (const auto& worker : workers_) {
-    sum += worker->counters.epoch_loss_sum.load(std::memory_order_relaxed);
-    samples += worker->counters.epoch_samples.load(std::memory_order_relaxed);
-  }
-  if (samples == 0) return std::nullopt;
-  return sum / static_cast<double>(samples);
 }
 
 fabric::Patience Trainer::patience() {

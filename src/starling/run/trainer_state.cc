@@ -1,0 +1,160 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// A Trainer's state to and from checkpoints.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "starling/base/error.h"
+#include "starling/run/trainer.h"
+#include "starling/run/trainer_worker.h"
+
+namespace starling::run {
+namespace {
+
+// "rank3/optimizer/momentum" is 3 and "optimizer/momentum"; the rank is -1 if it is none of these.
+std::pair<int, std::string> split_rank(const std::string& name, int ranks) {
+  constexpr std::string_view kRank = "rank";
+  const std::size_t slash = name.find('/');
+  int rank = -1;
+  if (!name.starts_with(kRank) || slash == std::string::npos) return {-1, ""};
+  const auto [end, error] = std::from_chars(name.data() + kRank.size(), name.data() + slash, rank);
+  if (error != std::errc() || end != name.data() + slash || rank < 0 || rank >= ranks) return {-1, ""};
+  return {rank, name.substr(slash + 1)};
+}
+
+}  // namespace
+
+void Trainer::restore(const Checkpoint& checkpoint) {
+  const auto refuse = [&](const std::string& reason) {
+    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
+  };
+  if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
+  const std::string difference = params::difference(workers_[0]->replica.layout(), checkpoint.weights.layout);
+  if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
+  if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
+  if (checkpoint.state.workers.size() != workers_.size()) {
+    refuse(fmt::format("it has {} workers, not {}", checkpoint.state.workers.size(), workers_.size()));
+  }
+
+  state_ = checkpoint.state;
+  model_ = checkpoint.weights.values;
+  for (const auto& worker : workers_) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
+  const std::span<const float> values(checkpoint.vectors.values);
+  for (const params::Slice& slice : checkpoint.vectors.layout.slices()) {
+    const auto [rank, name] = split_rank(slice.name, roles_.ranks());
+    if (rank < 0) refuse(fmt::format("it has a vector '{}', which belongs to no rank", slice.name));
+    const std::span<const float> part = params::Layout::part(values, slice);
+    if (name != "weights") {
+      saved_[static_cast<std::size_t>(rank)].vectors[name].assign(part.begin(), part.end());
+    } else if (roles_.is_worker(rank) && part.size() == model_.size()) {
+      std::copy(part.begin(), part.end(), workers_[static_cast<std::size_t>(rank)]->replica.weights().begin());
+    } else {
+      refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), model_.size()));
+    }
+  }
+  for (const auto& [full_name, number] : state_.numbers) {
+    const auto [rank, name] = split_rank(full_name, roles_.ranks());
+    if (rank < 0) refuse(fmt::format("it has a number '{}', which belongs to no rank", full_name));
+    saved_[static_cast<std::size_t>(rank)].numbers[name] = number;
+  }
+  has_saved_ = !state_.ledger.empty();
+  if (has_saved_) ledger_->restore(state_.ledger);
+  std::tie(recorded_applications_, recorded_staleness_) = applications_and_staleness();
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    workers_[i]->state = state_.workers[i];
+    workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
+    publish(*workers_[i]);
+    workers_[i]->counters.bytes_sent = ledger_->account(static_cast<int>(i)).bytes_sent();
+  }
+  earlier_seconds_ = state_.seconds;
+  earlier_total_seconds_ = state_.total_seconds;
+  earlier_epochs_ = epochs_done();
+  checkpointed_step_ = state_.steps;
+  result_.checkpoint = checkpoint.path;
+  if (store_) store_->make_latest(checkpoint.name);
+}
+
+// Everything a checkpoint holds besides vectors.
+void Trainer::gather_state() {
+  state_.position = furthest();
+  state_.samples = state_.skipped = state_.steps = 0;
+  for (std::size_t i = 0; i < workers_.size(); ++i) {
+    state_.workers[i] = workers_[i]->state;
+    state_.steps += workers_[i]->state.progress.number;
+    state_.samples += workers_[i]->state.samples;
+    state_.skipped += workers_[i]->state.skipped;
+  }
+  state_.numbers.clear();
+  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
+    for (const auto& [name, number] : saved_[rank].numbers) state_.numbers[fmt::format("rank{}/{}", rank, name)] = number;
+  }
+  if (has_saved_) state_.ledger = ledger_->save();
+}
+
+void Trainer::write_checkpoint(Time now) {
+  if (!store_ || given_up_ || checkpointed_step_ == state_.steps) return;
+  metrics_->sync();
+  state_.metrics_bytes = metrics_->size();
+  state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
+  CheckpointContents contents{.state = state_,
+                              .config = config_text_,
+                              .model = workers_[0]->replica.describe(),
+                              .data = data_text_,
+                              .layout = workers_[0]->replica.layout(),
+                              .weights = model_};
+  for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
+    if (rank < workers_.size()) {
+      const std::span<const float> weights = workers_[rank]->replica.weights();
+      if (std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
+        contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
+      }
+    }
+    for (const auto& [name, values] : saved_[rank].vectors) contents.vectors.push_back({fmt::format("rank{}/{}", rank, name), values});
+  }
+  const std::string name = store_->write(contents);
+  checkpointed_step_ = state_.steps;
+  result_.checkpoint = fmt::format("{}/{}", options_.directory->checkpoints_path(), name);
+  if (options_.observer != nullptr) options_.observer->checkpoint_written(result_.checkpoint);
+}
+
+void Trainer::save(strategy::Strategy& strategy, Saved& saved) {
+  params::StateList list;
+  strategy.list_state(list);
+  saved = {};
+  for (const params::StateList::Vector& vector : list.vectors())
+    saved.vectors[vector.name].assign(vector.values.begin(), vector.values.end());
+  for (const params::StateList::Number& number : list.numbers()) saved.numbers[number.name] = *number.value;
+}
+
+void Trainer::load(strategy::Strategy& strategy, const Saved& saved) const {
+  params::StateList list;
+  strategy.list_state(list);
+  const auto refuse = [&](const std::string& reason) {
+    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", result_.checkpoint, reason));
+  };
+  if (list.vectors().size() != saved.vectors.size() || list.numbers().size() != saved.numbers.size()) {
+    refuse(fmt::format("it has {} vectors and {} numbers of state for a rank, but there should be {} and {}", saved.vectors.size(),
+                       saved.numbers.size(), list.vectors().size(), list.numbers().size()));
+  }
+  for (const params::StateList::Vector& vector : list.vectors()) {
+    const auto found = saved.vectors.find(vector.name);
+    if (found == saved.vectors.end()) refuse(fmt::format("it has no vector '{}'", vector.name));
+    if (found->second.size() != vector.values.size()) {
+      refuse(fmt::format("its '{}' has {} floats instead of {}", vector.name, found->second.size(), vector.values.size()));
+    }
+    std::copy(found->second.begin(), found->second.end(), vector.values.begin());
+  }
+  for (const params::StateList::Number& number : list.numbers()) {
+    const auto found = saved.numbers.find(number.name);
+    if (found == saved.numbers.end()) refuse(fmt::format("it has no number '{}'", number.name));
+    *number.value = found->second;
+  }
+}
+
+}  // namespace starling::run

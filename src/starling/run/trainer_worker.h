@@ -1,0 +1,65 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// What a Trainer keeps of each of its ranks. Only for its own sources.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "starling/run/trainer.h"
+
+namespace starling::run {
+
+// What others see of a worker while it runs.
+struct Trainer::Counters {
+  std::atomic<std::uint64_t> steps{0};
+  std::atomic<std::uint64_t> samples{0};
+  std::atomic<std::uint64_t> skipped{0};
+  std::atomic<double> epoch{0};
+  std::atomic<double> epoch_loss_sum{0};
+  std::atomic<std::uint64_t> epoch_samples{0};
+  std::atomic<std::uint64_t> bytes_sent{0};
+};
+
+struct Trainer::Worker {
+  Worker(compute::Replica& its_replica, data::WorkerBatches its_batches)
+      : replica(its_replica), batches(std::move(its_batches)), model(replica.layout().parameter_count()) {}
+
+  std::span<float> parameters() { return replica.weights().first(model.size()); }
+  std::span<float> buffers() { return replica.weights().subspan(model.size()); }
+
+  // Runs `look` while the replica has other weights.
+  template <class Look>
+  void look_at(std::span<const float> weights, Look look) {
+    weights_aside.assign(replica.weights().begin(), replica.weights().end());
+    std::copy(weights.begin(), weights.end(), replica.weights().begin());
+    look();
+    std::copy(weights_aside.begin(), weights_aside.end(), replica.weights().begin());
+  }
+
+  compute::Replica& replica;
+  data::WorkerBatches batches;
+  WorkerState state{};
+  std::vector<float> model;             // What its strategy says the result is.
+  std::vector<float> buffers_before{};  // The batch, where it may have to be skipped.
+  std::vector<float> weights_aside{};   // While the replica evaluates the model.
+  compute::Evaluation evaluation{};     // Of its part of the test set.
+  double last_lr = 0;
+  std::size_t last_batch = 0;
+  std::uint64_t bytes_before = 0;  // The stretch began.
+  bool lost = false;               // As of the last meeting.
+  Counters counters{};
+};
+
+struct Trainer::Saved {
+  std::map<std::string, std::vector<float>> vectors;
+  std::map<std::string, std::uint64_t> numbers;
+};
+
+}  // namespace starling::run
