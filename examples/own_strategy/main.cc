@@ -40,7 +40,7 @@ class Signed final : public strategy::Strategy {
   }
 
   // Nothing is under way between two steps, and all replicas are equal.
-  Status finish(std::span<const float> weights, std::span<float> model) override { return peek(weights, model); }
+  Status finish(std::span<float> weights, std::span<float> model) override { return peek(weights, model); }
 
   void list_state(params::StateList& state) override {
     state.add("mean", mean_);

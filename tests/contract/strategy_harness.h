@@ -147,6 +147,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
     if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
     return endpoint_.send(to, tag, std::move(payload), deadline);
   }
+  bool offer(fabric::Rank to, fabric::Tag tag, fabric::Payload payload) override { return endpoint_.offer(to, tag, std::move(payload)); }
   Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
     if (is_server_ && message) recorder_.received(message->source, message->tag);
@@ -322,6 +323,7 @@ class TrialRun {
       if (trial_.begins) trial_.begins(worker, step);
       const bool takes_part = strategy->takes_part(static_cast<std::uint64_t>(step));
       outcome_.took_part[index].push_back(takes_part ? 1 : 0);
+      STARLING_TRY(strategy->prepare(weights));
       std::fill(gradient.begin(), gradient.end(), 0.0F);
       if (takes_part) endpoint.compute(1, [&] { gradient = trial_gradient(worker, step, weights, trial_.coupled); });
       if (trial_.computed) trial_.computed(worker, step);

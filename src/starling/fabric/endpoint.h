@@ -41,6 +41,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "starling/base/function_ref.h"
@@ -103,6 +104,12 @@ class Endpoint {
   // Sends to any rank, this one included. Returns when the payload is on its way, which may be before it arrives; the payload is gone
   // from the caller either way. Fails with peer_lost if the receiver is gone; success does not promise that it was read.
   virtual Status send(Rank to, Tag tag, Payload payload, Deadline deadline = Deadline::standard()) = 0;
+
+  // Sends without waiting and without a promise: a message that may be lost, for those who would rather lose one than wait. False if there
+  // is no room for it or the receiver is gone; then it is lost already. True does not promise that it arrives.
+  virtual bool offer(Rank to, Tag tag, Payload payload) {
+    return send(to, tag, std::move(payload), Deadline::after(Duration::zero())).ok();
+  }
 
   // Takes the first message that matches, waiting for it if need be.
   virtual Result<Message> receive(const Filter& filter, Deadline deadline = Deadline::standard()) = 0;

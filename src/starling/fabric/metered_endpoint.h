@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "starling/fabric/endpoint.h"
@@ -43,6 +44,7 @@ class MeteredEndpoint final : public Endpoint {
   void compute(double units, FunctionRef<void()> work) override { endpoint_.compute(units, work); }
   void pass(std::string_view point) override { endpoint_.pass(point); }
   Status send(Rank to, Tag tag, Payload payload, Deadline deadline) override;
+  bool offer(Rank to, Tag tag, Payload payload) override { return endpoint_.offer(to, tag, std::move(payload)); }
   Result<Message> receive(const Filter& filter, Deadline deadline) override;
   std::optional<Message> poll(const Filter& filter) override { return endpoint_.poll(filter); }
   Result<std::shared_ptr<Window>> open_window(std::string_view name, std::size_t size, Rank home, Deadline deadline) override;

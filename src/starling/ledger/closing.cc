@@ -78,13 +78,15 @@ struct Ledger::OriginBooks {
 
   int origin = 0;
   Ranges produced{};
-  std::vector<Ranges> applied{};  // By position in places_.
-  Ranges everywhere{};            // Applied at all places.
-  std::vector<Drop> drops{};      // Those of the origin first, then by rank.
+  std::vector<Ranges> meant{};  // By position in places_, as below.
+  std::vector<Ranges> applied{};
+  Ranges everywhere{};        // Applied at all places they were meant for.
+  std::vector<Drop> drops{};  // Those of the origin first, then by rank.
 };
 
 // The usual case, which needs no memory: every place has a prefix, as long as what was produced.
 bool Ledger::all_applied(int origin, const Index& applied) const {
+  if (!accounts_[static_cast<std::size_t>(origin)].addressed_.empty()) return false;
   const std::uint64_t produced = accounts_[static_cast<std::size_t>(origin)].produced_;
   for (const Account& account : accounts_) {
     for (const auto& [reason, updates] : account.dropped_) {
@@ -107,7 +109,11 @@ bool Ledger::all_applied(int origin, const Index& applied) const {
 
 Ledger::OriginBooks Ledger::books_of(int origin, const Index& applied, Errors& errors) const {
   OriginBooks books{.origin = origin};
-  books.produced = params::NumberSet(accounts_[static_cast<std::size_t>(origin)].produced_).ranges();
+  const Account& own = accounts_[static_cast<std::size_t>(origin)];
+  for (const auto& [place, updates] : own.addressed_) {
+    if (!is_place(place)) errors.add(origin, updates.ranges(), fmt::format("was meant for rank {}, which is no place for updates", place));
+  }
+  books.produced = params::NumberSet(own.produced_).ranges();
   books.everywhere = books.produced;
   for (const Account& account : accounts_) {
     for (const Account::Applied& twice : account.applied_twice_) {
@@ -130,7 +136,11 @@ Ledger::OriginBooks Ledger::books_of(int origin, const Index& applied, Errors& e
       errors.add(origin, here, fmt::format("was applied at rank {}, which is no place for updates", place));
       continue;
     }
-    books.everywhere = in_both(books.everywhere, here);
+    Ranges meant = meant_for(place, own).ranges();
+    errors.add(origin, without(in_both(here, books.produced), meant),
+               fmt::format("was applied at rank {}, for which it was not meant", place));
+    books.everywhere = without(books.everywhere, without(meant, here));
+    books.meant.push_back(std::move(meant));
     books.applied.push_back(std::move(here));
   }
   return books;
@@ -156,7 +166,7 @@ void Ledger::add_origin(const OriginBooks& books, const std::vector<bool>& lost,
   Ranges unexplained;
   for (std::size_t i = 0; i < places_.size(); ++i) {
     if (origin_lost || lost[static_cast<std::size_t>(places_[i])]) continue;
-    Ranges missing = without(books.produced, books.applied[i]);
+    Ranges missing = without(books.meant[i], books.applied[i]);
     for (const OriginBooks::Drop& drop : books.drops) {
       if (!drop.here_only || drop.rank == places_[i]) missing = without(missing, drop.updates);
     }

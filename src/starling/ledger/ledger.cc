@@ -29,7 +29,20 @@ void Account::check(const params::UpdateId& id) const {
                  fmt::format("rank {} enters update {} of rank {} in a ledger of {} ranks", rank_, id.number, id.origin, ranks_));
 }
 
-params::UpdateId Account::produced() { return {.origin = rank_, .number = ++produced_}; }
+params::UpdateId Account::produced() {
+  STARLING_CHECK(addressed_.empty(), fmt::format("rank {} has sent updates to some ranks, and now one to all", rank_));
+  return {.origin = rank_, .number = ++produced_};
+}
+
+params::UpdateId Account::produced_for(std::span<const int> places) {
+  STARLING_CHECK(!places.empty(), fmt::format("rank {} makes an update that is meant for nobody", rank_));
+  STARLING_CHECK(produced_ == 0 || !addressed_.empty(), fmt::format("rank {} has sent updates to all, and now one to some ranks", rank_));
+  ++produced_;
+  for (const int place : places) {
+    STARLING_CHECK(addressed_[place].insert(produced_), fmt::format("rank {} addresses an update twice to rank {}", rank_, place));
+  }
+  return {.origin = rank_, .number = produced_};
+}
 
 void Account::dropped(const params::UpdateId& id, const std::string& reason) {
   check(id);
@@ -75,6 +88,13 @@ void Account::applied_in_order(int place, const params::UpdateId& id, std::uint6
   enter(place, id);
 }
 
+void Account::applied_measured(const params::UpdateId& id, std::uint64_t version_staleness, std::uint64_t set_staleness) {
+  version_staleness_.add(version_staleness);
+  show(version_staleness);
+  set_staleness_.add(set_staleness);
+  enter(rank_, id);
+}
+
 void Account::show(std::uint64_t staleness) {
   std::atomic_ref(live_applications_).store(live_applications_ + 1, std::memory_order_relaxed);
   if (staleness > 0) std::atomic_ref(live_staleness_).store(live_staleness_ + staleness, std::memory_order_relaxed);
@@ -105,17 +125,26 @@ Account& Ledger::account(int rank) {
 void Ledger::write_off(const std::vector<int>& lost) {
   for (const int origin : lost) {
     Account& own = account(origin);
+    std::vector<params::NumberSet> meant;
+    for (const int place : places_) meant.push_back(meant_for(place, own));
     for (std::uint64_t number = 1; number <= own.produced_; ++number) {
-      const bool everywhere = std::all_of(places_.begin(), places_.end(), [&](int place) {
-        return std::any_of(accounts_.begin(), accounts_.end(), [&](const Account& one) {
-          return std::any_of(one.applied_.begin(), one.applied_.end(), [&](const Account::Applied& applied) {
-            return applied.place == place && applied.updates[origin].contains(number);
-          });
-        });
+      const bool everywhere = std::all_of(places_.begin(), places_.end(), [&](const int& place) {
+        return !meant[static_cast<std::size_t>(&place - places_.data())].contains(number) ||
+               std::any_of(accounts_.begin(), accounts_.end(), [&](const Account& one) {
+                 return std::any_of(one.applied_.begin(), one.applied_.end(), [&](const Account::Applied& applied) {
+                   return applied.place == place && applied.updates[origin].contains(number);
+                 });
+               });
       });
       if (!everywhere) own.dropped({.origin = origin, .number = number}, kSenderLost);
     }
   }
+}
+
+params::NumberSet Ledger::meant_for(int place, const Account& origin) const {
+  if (origin.addressed_.empty()) return params::NumberSet(origin.produced_);
+  const auto found = origin.addressed_.find(place);
+  return found == origin.addressed_.end() ? params::NumberSet() : found->second;
 }
 
 bool Ledger::is_place(int rank) const { return std::binary_search(places_.begin(), places_.end(), rank); }

@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,8 +50,11 @@ inline constexpr const char* kReceiverLost = "receiver lost";
 // One rank's entries. On cache lines of its own, because the ranks write at the same time.
 class alignas(64) Account {
  public:
-  // The next update of this rank.
+  // The next update of this rank, meant for every place of the ledger.
   params::UpdateId produced();
+  // The same, meant for these places alone: where ranks talk to some others only. An account uses the one or the other. Precondition
+  // (checked): the places differ, and there is at least one.
+  params::UpdateId produced_for(std::span<const int> places);
   std::uint64_t produced_count() const { return produced_; }
 
   // This rank drops an update; the first reason is the one that counts. A place that drops what came to it speaks for itself alone. The
@@ -67,6 +71,9 @@ class alignas(64) Account {
   // Applied by this rank in a window at `place`, where all that is applied has a number in one order: `version` were applied before it,
   // `read` of them when the weights it was computed on were read. Both measures of staleness are then the difference.
   void applied_in_order(int place, const params::UpdateId& id, std::uint64_t read, std::uint64_t version);
+
+  // Applied here, by a strategy that knows itself how stale it was: as where models are mixed and not moved.
+  void applied_measured(const params::UpdateId& id, std::uint64_t version_staleness, std::uint64_t set_staleness);
 
   // What has been applied at this rank's place.
   const params::VersionVector& contents();
@@ -103,6 +110,7 @@ class alignas(64) Account {
   int rank_;
   int ranks_;
   std::uint64_t produced_ = 0;
+  std::map<int, params::NumberSet> addressed_{};  // By place, where updates are not meant for all.
   std::vector<Applied> applied_{};
   std::vector<Applied> applied_twice_{};                    // Must stay empty.
   std::map<std::string, params::VersionVector> dropped_{};  // By reason.
@@ -173,6 +181,7 @@ class Ledger {
   void add_origin(const OriginBooks& books, const std::vector<bool>& lost, Balance& balance, Errors& errors) const;
   void add_time(Balance& balance) const;
   bool is_place(int rank) const;
+  params::NumberSet meant_for(int place, const Account& origin) const;
 
   int workers_;
   std::vector<int> places_;

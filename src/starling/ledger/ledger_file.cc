@@ -92,6 +92,26 @@ List by_place_from(const Json& json, int ranks) {
   return entries;
 }
 
+Json by_place(const std::map<int, params::NumberSet>& entries) {
+  Json json = Json::array();
+  for (const auto& [place, set] : entries) {
+    params::VersionVector updates(1);
+    updates[0] = set;
+    json.push_back({{"place", place}, {"updates", to_json(updates)}});
+  }
+  return json;
+}
+
+std::map<int, params::NumberSet> addressed_from(const Json& json, int ranks) {
+  std::map<int, params::NumberSet> entries;
+  for (const Json& entry : list(json)) {
+    const std::uint64_t place = whole_number(entry.at("place"));
+    if (place >= static_cast<std::uint64_t>(ranks)) refuse(fmt::format("there is no place {} among {} ranks", place, ranks));
+    entries[static_cast<int>(place)] = updates_from(entry.at("updates"), 1)[0];
+  }
+  return entries;
+}
+
 Json to_json(const TimeUse& time) {
   return {{"compute_ns", time.compute.count()}, {"waiting_ns", time.waiting.count()}, {"communication_ns", time.communication.count()}};
 }
@@ -112,6 +132,7 @@ std::string Ledger::save() const {
     Json dropped = Json::object();
     for (const auto& [reason, updates] : account.dropped_) dropped[reason] = to_json(updates);
     accounts.push_back({{"produced", account.produced_},
+                        {"addressed", by_place(account.addressed_)},
                         {"applied", by_place(account.applied_)},
                         {"applied_twice", by_place(account.applied_twice_)},
                         {"dropped", std::move(dropped)},
@@ -145,6 +166,7 @@ void Ledger::restore(const std::string& text) {
       const Json& entry = accounts[static_cast<std::size_t>(rank)];
       Account account(rank, ranks);
       account.produced_ = whole_number(entry.at("produced"));
+      account.addressed_ = addressed_from(entry.value("addressed", Json::array()), ranks);
       account.applied_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied"), ranks);
       account.applied_twice_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied_twice"), ranks);
       for (const auto& [reason, updates] : entry.at("dropped").items()) account.dropped_.emplace(reason, updates_from(updates, ranks));

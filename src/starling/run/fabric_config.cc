@@ -41,6 +41,7 @@ void read_message_faults(TomlTable& sim, std::string_view key, std::vector<Messa
     read(table, "from", fault.from);
     read(table, "to", fault.to);
     read(table, "probability", fault.probability);
+    read(table, "offered_only", fault.offered_only);
     if (key == "spike") read(table, "delay", fault.delay);
     table.reject_unknown_keys();
     table.require("probability");
@@ -146,6 +147,7 @@ void write_message_faults(const std::vector<MessageFault>& faults, const std::st
     writer.put("from", fault.from.text());
     writer.put("to", fault.to.text());
     writer.put("probability", fault.probability);
+    if (fault.offered_only) writer.put("offered_only", fault.offered_only);
     if (name == "sim.spike") writer.put("delay", fault.delay.text());
   }
 }

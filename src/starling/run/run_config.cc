@@ -200,7 +200,9 @@ strategy::Settings RunConfig::settings(const strategy::Description& description)
 }
 
 strategy::Roles RunConfig::roles(const strategy::Description& description) const {
-  return {.workers = workers, .servers = servers.value_or(description.needs_servers ? 1 : 0)};
+  return {.workers = workers,
+          .servers = servers.value_or(description.needs_servers ? 1 : 0),
+          .generators = description.needs_generator ? 1 : 0};
 }
 
 optim::ScheduleOptions RunConfig::schedule_options() const {

@@ -217,6 +217,13 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
   const bool recorded =
       metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
 
+  const Time waits_from = endpoint.now();
+  const Duration waited_at_first = endpoint.waited();
+  STARLING_TRY(strategy.prepare(worker.parameters()));
+  const Duration prepared_waiting = endpoint.waited() - waited_at_first;
+  account.time().waiting += prepared_waiting;
+  account.time().communication += endpoint.now() - waits_from - prepared_waiting;
+
   const Time begin = endpoint.now();
   std::copy_n(worker.buffers().begin(), worker.buffers_before.size(), worker.buffers_before.begin());
   double loss = 0;

@@ -56,7 +56,7 @@ Status Averaging::average(std::uint64_t round, double epoch, std::span<float> we
 }
 
 // Replicas that are in the middle of a round go on from where they are; the result is what the average would be now.
-Status Averaging::finish(std::span<const float> weights, std::span<float> model) {
+Status Averaging::finish(std::span<float> weights, std::span<float> model) {
   std::copy(weights.begin(), weights.end(), model.begin());
   if (workers_.size() == 1 || steps_ % period_ == 0) return {};
   scale_floats(model, static_cast<float>(share_of(rank(), round_of(steps_))));

@@ -17,7 +17,7 @@ class Averaging : public Strategy {
 
   Status start(std::span<float> weights, std::span<const float> model) override;
   Status exchange(const Step& step) override;
-  Status finish(std::span<const float> weights, std::span<float> model) override;
+  Status finish(std::span<float> weights, std::span<float> model) override;
   void list_state(params::StateList& state) override;
 
  protected:

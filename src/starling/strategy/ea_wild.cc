@@ -66,7 +66,7 @@ class EaWild final : public Strategy {
   }
 
   // The window ends with its home, so nobody may leave before all have read it.
-  Status finish(std::span<const float> weights, std::span<float> model) override {
+  Status finish(std::span<float> weights, std::span<float> model) override {
     STARLING_TRY(wait_for_all());
     STARLING_TRY(peek(weights, model));
     return wait_for_all();

@@ -179,7 +179,7 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
   return {};
 }
 
-Status ParameterServer::finish(std::span<const float> weights, std::span<float> model) {
+Status ParameterServer::finish(std::span<float> weights, std::span<float> model) {
   STARLING_TRY(flush(weights));
   STARLING_TRY(send_to_all(kFinish));
   return receive_replies(model);

@@ -32,7 +32,7 @@ class ParameterServer : public Strategy {
   ~ParameterServer() override;
 
   Status start(std::span<float> weights, std::span<const float> model) override;
-  Status finish(std::span<const float> weights, std::span<float> model) override;
+  Status finish(std::span<float> weights, std::span<float> model) override;
   Status peek(std::span<const float> weights, std::span<float> model) override;
   Status start_serving() override;
   Status serve() override;

@@ -21,6 +21,9 @@ void check_roles(const Description& description, const Roles& roles) {
                                 roles.workers));
   }
   if (description.needs_servers && roles.servers < 1) throw UserError(fmt::format("strategy {} needs at least 1 server", name));
+  if (description.needs_generator != (roles.generators == 1)) {
+    throw UserError(fmt::format("strategy {} needs {} generator", name, description.needs_generator ? "a" : "no"));
+  }
   if (!description.needs_servers && roles.servers > 0) {
     throw UserError(fmt::format("strategy {} has no servers, but --servers is {}: leave it out", name, roles.servers));
   }
@@ -57,7 +60,7 @@ void check_codec(const Description& description, const std::string& codec, const
 
 std::vector<int> place_ranks(Places places, const Roles& roles) {
   std::vector<int> ranks;
-  if (places == Places::workers) {
+  if (places == Places::workers || places == Places::addressed) {
     for (int worker = 0; worker < roles.workers; ++worker) ranks.push_back(worker);
   }
   if (places == Places::servers) {
@@ -65,6 +68,11 @@ std::vector<int> place_ranks(Places places, const Roles& roles) {
   }
   if (places == Places::centre) ranks.push_back(0);
   return ranks;
+}
+
+Option result_option() {
+  return Option::choice("result", "average", {"average", "best", "rank0"},
+                        "the model of the run: the mean of all workers', the best by the validation samples, or worker 0's");
 }
 
 bool in_lockstep(const Description& description, const Settings& settings) {

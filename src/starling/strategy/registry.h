@@ -27,9 +27,10 @@ enum class Sends {
 
 // Where every update is to be applied.
 enum class Places {
-  workers,  // At every replica.
-  servers,  // At every server; each has a part of the weights.
-  centre,   // In a window at worker 0, by those who make them.
+  workers,    // At every replica.
+  servers,    // At every server; each has a part of the weights.
+  centre,     // At worker 0: in a window there, by those who make them, or by a coordinator.
+  addressed,  // At the workers that its maker names (ledger::Account::produced_for).
 };
 
 struct Description {
@@ -43,7 +44,12 @@ struct Description {
   Sends sends = Sends::gradients;
   Places places = Places::workers;
   bool needs_servers = false;
+  bool needs_generator = false;  // One more rank, which deals the batches out.
   bool one_worker_only = false;
+  // Every worker ends with a model of its own, and the option `result` says which is the run's (result_option()).
+  bool own_models = false;
+  // A worker's replica is a part of the model (subnets.h).
+  bool trains_parts = false;
   // All workers do the same steps in step with each other, so that a run may be stopped after any step without changing its course.
   bool lockstep = false;
   // With some settings, groups of workers are in step inside, but not with each other: they too can only be stopped all after the same
@@ -56,6 +62,9 @@ struct Description {
   // What only this strategy can check, such as groups that must divide the workers. Throws UserError. May be empty.
   std::function<void(const Settings&, const Roles&)> check{};
 };
+
+// The option `result` of strategies with own_models: average, best (by the validation samples) or rank0.
+Option result_option();
 
 bool in_lockstep(const Description& description, const Settings& settings);
 

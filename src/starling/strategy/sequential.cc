@@ -28,7 +28,7 @@ class Sequential final : public Strategy {
     return {};
   }
 
-  Status finish(std::span<const float> weights, std::span<float> model) override { return peek(weights, model); }
+  Status finish(std::span<float> weights, std::span<float> model) override { return peek(weights, model); }
 
   void list_state(params::StateList& state) override {
     state.within("optimizer", [&](params::StateList& inner) { optimiser_.list_state(inner); });

@@ -12,6 +12,11 @@ Status Strategy::peek(std::span<const float> weights, std::span<float> model) {
   return {};
 }
 
+Result<std::optional<Assignment>> Strategy::next_batch() {
+  STARLING_CHECK(false, std::string("a strategy without a generator is asked for a batch"));
+  return std::optional<Assignment>{};
+}
+
 Status Strategy::start_serving() {
   STARLING_CHECK(false, std::string("a strategy without servers is asked to serve"));
   return {};

@@ -65,7 +65,7 @@ class Sync final : public Strategy {
   }
 
   // All replicas are equal, so any of them is the result.
-  Status finish(std::span<const float> weights, std::span<float> model) override { return peek(weights, model); }
+  Status finish(std::span<float> weights, std::span<float> model) override { return peek(weights, model); }
 
   void list_state(params::StateList& state) override {
     state.within("optimizer", [&](params::StateList& inner) { optimiser_.list_state(inner); });

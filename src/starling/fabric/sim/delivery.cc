@@ -19,7 +19,7 @@ bool World::has_room(const RankState& sender, Rank to, std::size_t payload_bytes
   return messages == 0 || (messages < options_.queue_messages && bytes + payload_bytes <= options_.queue_bytes);
 }
 
-void World::send(RankState& sender, Rank to, Tag tag, Payload payload) {
+void World::send(RankState& sender, Rank to, Tag tag, Payload payload, Care care) {
   auto in_flight = std::make_unique<InFlight>();
   in_flight->from = sender.rank;
   in_flight->to = to;
@@ -29,11 +29,11 @@ void World::send(RankState& sender, Rank to, Tag tag, Payload payload) {
   ++sender.traffic.messages_sent;
   sender.traffic.bytes_sent += in_flight->payload_bytes;
   trace_.sent(in_flight->message, to, now_);
-  launch(std::move(in_flight), false);
+  launch(std::move(in_flight), care);
 }
 
-void World::launch(std::unique_ptr<InFlight> in_flight, bool reliable) {
-  in_flight->transit = network_.send(in_flight->from, in_flight->to, in_flight->payload_bytes, now_, reliable);
+void World::launch(std::unique_ptr<InFlight> in_flight, Care care) {
+  in_flight->transit = network_.send(in_flight->from, in_flight->to, in_flight->payload_bytes, now_, care);
   const auto description = [&] { return fmt::format("message {} to rank {}", in_flight->message.sequence, in_flight->to); };
   if (in_flight->transit.lost) {
     if (trace_.on()) trace_.mark(in_flight->from, "drop", now_, description());
@@ -173,7 +173,7 @@ void World::ask(const RankState& asker) {
   request->payload_bytes = operation.kind == WindowOperation::Kind::read ? 0 : operation.count * sizeof(float);
   request->asker = asker.rank;
   request->wait = asker.wait.number;
-  launch(std::move(request), true);
+  launch(std::move(request), Care::certain);
 }
 
 // A request has reached the window's home, or the reply has come back.
@@ -194,7 +194,7 @@ void World::answer(const InFlight& in_flight, RankState& asker) {
   reply->payload_bytes = has_data ? operation.count * sizeof(float) : 0;
   reply->asker = asker.rank;
   reply->wait = in_flight.wait;
-  launch(std::move(reply), true);
+  launch(std::move(reply), Care::certain);
 }
 
 }  // namespace starling::fabric::sim

@@ -10,10 +10,11 @@ namespace starling::fabric::sim {
 namespace {
 
 // True if one of the rules strikes this message. Every rule that names the link draws, whether or not an earlier one has struck.
-bool strikes(const std::vector<MessageFault>& rules, Rank from, Rank to, RandomStream& stream, double* delay_seconds = nullptr) {
+bool strikes(const std::vector<MessageFault>& rules, Rank from, Rank to, Care care, RandomStream& stream, double* delay_seconds = nullptr) {
   bool struck = false;
   for (const MessageFault& rule : rules) {
     if (!rule.from.contains(from) || !rule.to.contains(to) || stream.uniform() >= rule.probability) continue;
+    if (rule.offered_only && care != Care::none) continue;
     struck = true;
     if (delay_seconds != nullptr) *delay_seconds += rule.delay.sample(stream);
   }
@@ -56,13 +57,13 @@ const LinkModel& Network::link(Rank from, Rank to) const {
 }
 
 // The first moment from `time` on at which no partition separates the two. Sets `lost` if one that drops does so first.
-Time Network::when_connected(Rank from, Rank to, Time time, bool reliable, bool& lost) {
+Time Network::when_connected(Rank from, Rank to, Time time, Care care, bool& lost) {
   const Time start = time;
   for (bool held = true; held && time < kEndOfTime;) {
     held = false;
     for (const PartitionRule& partition : options_.faults.partitions) {
       if (partition.ranks.contains(from) == partition.ranks.contains(to) || !partition.interval.contains(time)) continue;
-      if (partition.drop && !reliable) {
+      if (partition.drop && care != Care::certain) {
         lost = true;
         return time;
       }
@@ -74,7 +75,7 @@ Time Network::when_connected(Rank from, Rank to, Time time, bool reliable, bool&
   return time;
 }
 
-Network::Transit Network::send(Rank from, Rank to, std::size_t payload_bytes, Time now, bool reliable) {
+Network::Transit Network::send(Rank from, Rank to, std::size_t payload_bytes, Time now, Care care) {
   Transit transit;
   if (from == to) {  // Does not touch the network.
     transit.instant = true;
@@ -92,20 +93,20 @@ Network::Transit Network::send(Rank from, Rank to, std::size_t payload_bytes, Ti
     start = std::max(now, free);
     free = later(start, transit.transfer);
   }
-  start = when_connected(from, to, start, reliable, transit.lost);
+  start = when_connected(from, to, start, care, transit.lost);
 
   // Everything is drawn whatever befalls the message, so that one fault does not shift the draws of another.
   const double jitter_seconds = model.jitter.is_zero() ? 0 : model.jitter.sample(streams.jitter);
   double spike_seconds = 0;
-  const bool spiked = strikes(options_.faults.spikes, from, to, streams.spike, &spike_seconds);
-  const bool dropped = strikes(options_.faults.drops, from, to, streams.drop);
-  const bool duplicated = strikes(options_.faults.duplicates, from, to, streams.duplicate);
-  transit.lost = transit.lost || (dropped && !reliable);
+  const bool spiked = strikes(options_.faults.spikes, from, to, care, streams.spike, &spike_seconds);
+  const bool dropped = strikes(options_.faults.drops, from, to, care, streams.drop);
+  const bool duplicated = strikes(options_.faults.duplicates, from, to, care, streams.duplicate);
+  transit.lost = transit.lost || (dropped && care != Care::certain);
   if (transit.lost) {
     ++faults_.dropped;
     return transit;
   }
-  transit.duplicated = duplicated && !reliable;
+  transit.duplicated = duplicated && care != Care::certain;
   if (transit.duplicated) ++faults_.duplicated;
   if (spiked) ++faults_.spiked;
   transit.first_byte = later(later(start, model.latency), from_seconds(jitter_seconds + spike_seconds));

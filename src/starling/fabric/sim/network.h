@@ -9,6 +9,13 @@
 
 namespace starling::fabric::sim {
 
+// What may befall a message.
+enum class Care {
+  certain,  // Only partitions that hold, no drops and no duplicates: window operations.
+  usual,    // Every fault that was asked for.
+  none,     // Also those for messages that were only offered.
+};
+
 // What was done to messages, over the whole run.
 struct MessageFaults {
   std::uint64_t dropped = 0;  // By a drop rule or a partition that drops.
@@ -29,8 +36,8 @@ class Network {
     Duration transfer = Duration::zero();  // How long the message then takes to come in.
   };
 
-  // Puts a message on the wire at `now`. With `reliable` only partitions that hold, no drops and no duplicates, can befall it.
-  Transit send(Rank from, Rank to, std::size_t payload_bytes, Time now, bool reliable);
+  // Puts a message on the wire at `now`.
+  Transit send(Rank from, Rank to, std::size_t payload_bytes, Time now, Care care);
 
   // The receiver's adapter takes the message in, starting at the time of its first byte; returns when it is whole.
   Time take_in(Rank from, Rank to, const Transit& transit);
@@ -49,7 +56,7 @@ class Network {
   };
 
   const LinkModel& link(Rank from, Rank to) const;
-  Time when_connected(Rank from, Rank to, Time time, bool reliable, bool& lost);
+  Time when_connected(Rank from, Rank to, Time time, Care care, bool& lost);
 
   // Keeps the order of a link whatever the jitter and the sizes: neither end of a message overtakes that of an earlier one.
   struct LastArrival {

@@ -69,7 +69,8 @@ struct MessageFault {
   RankSet from{};
   RankSet to{};
   double probability = 0;
-  Distribution delay{};  // For delay spikes only.
+  Distribution delay{};       // For delay spikes only.
+  bool offered_only = false;  // Only messages that were sent without a promise (Endpoint::offer).
 };
 
 // Cuts every link between the ranks and the others while the interval lasts.

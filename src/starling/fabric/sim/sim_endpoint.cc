@@ -118,7 +118,7 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
     }
     // Before looking for room: after a deadlock there may be some where another rank has already given up.
     if (wake != Wake::deadlock && world_.has_room(state_, to, payload.total_bytes())) {
-      world_.send(state_, to, tag, std::move(payload));
+      world_.send(state_, to, tag, std::move(payload), Care::usual);
       return {};
     }
     if (wake != Wake::signal) {
@@ -127,6 +127,14 @@ Status SimEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadline) {
     }
     wake = world_.block(state_, waiting(WaitKind::room, deadline, to), until);
   }
+}
+
+bool SimEndpoint::offer(Rank to, Tag tag, Payload payload) {
+  STARLING_CHECK(to >= 0 && to < size(), fmt::format("rank {} offers to rank {} of {}", state_.rank, to, size()));
+  if (World::unwinding(state_) || world_.rank(to).seen_as != PeerState::alive) return false;
+  if (!world_.has_room(state_, to, payload.total_bytes())) return false;
+  world_.send(state_, to, tag, std::move(payload), Care::none);
+  return true;
 }
 
 Result<Message> SimEndpoint::receive(const Filter& filter, Deadline deadline) {

@@ -21,6 +21,7 @@ class SimEndpoint final : public Endpoint {
   void pass(std::string_view point) override;
 
   Status send(Rank to, Tag tag, Payload payload, Deadline deadline) override;
+  bool offer(Rank to, Tag tag, Payload payload) override;
   Result<Message> receive(const Filter& filter, Deadline deadline) override;
   std::optional<Message> poll(const Filter& filter) override;
 

@@ -131,7 +131,7 @@ class World {
   void compute(RankState& rank, double units, FunctionRef<void()> work);
   void pass(RankState& rank, std::string_view point);
   bool has_room(const RankState& sender, Rank to, std::size_t payload_bytes) const;
-  void send(RankState& sender, Rank to, Tag tag, Payload payload);
+  void send(RankState& sender, Rank to, Tag tag, Payload payload, Care care);
   std::optional<Message> take(RankState& rank, const Filter& filter);
   bool nobody_can_send(const RankState& rank, const Filter& filter) const;
   std::shared_ptr<WindowMemory> find_window(std::string_view name, Rank home) const;
@@ -188,7 +188,7 @@ class World {
   void realign_if_all_are_there();
   double compute_seconds(RankState& rank, double units);
 
-  void launch(std::unique_ptr<InFlight> in_flight, bool reliable);
+  void launch(std::unique_ptr<InFlight> in_flight, Care care);
   void on_its_way(std::unique_ptr<InFlight> in_flight);
   void deliver(InFlight& in_flight);
   void deliver_message(InFlight& in_flight, RankState& receiver, bool there);
