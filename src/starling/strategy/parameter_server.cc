@@ -12,6 +12,7 @@
 #include "starling/collective/meeting.h"
 #include "starling/strategy/coded_sum.h"
 #include "starling/strategy/shards.h"
+#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 namespace {
@@ -32,17 +33,6 @@ constexpr fabric::Tag kPull = 4;
 constexpr fabric::Tag kFinish = 5;
 constexpr fabric::Tag kReply = 6;
 constexpr fabric::Tag kPeek = 7;
-
-constexpr fabric::Tag kTags = 8;
-
-// Tags differ from stretch to stretch, so that a message which a fault has doubled is not taken for one of the next.
-fabric::Tag tag_in(const Context& context, fabric::Tag tag) {
-  constexpr std::uint64_t kStretches = fabric::kFirstReservedTag / kTags;
-  return static_cast<fabric::Tag>(context.stretch % kStretches) * kTags + tag;
-}
-
-// A stamp carries one number: the learning rate, negative in the first stage of two.
-double with_stage(const Step& step) { return step.first_stage ? -step.lr : step.lr; }
 
 double staleness_scale(const std::string& rule, std::uint64_t staleness) {
   if (rule == "inverse") return 1 / std::max(1.0, static_cast<double>(staleness));

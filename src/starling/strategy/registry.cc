@@ -93,6 +93,8 @@ Registry Registry::built_in() {
   registry.add(describe_easgd());
   registry.add(describe_ea_msgd());
   registry.add(describe_ea_wild());
+  registry.add(describe_dogwild());
+  registry.add(describe_all_to_all());
   return registry;
 }
 
