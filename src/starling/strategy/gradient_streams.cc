@@ -165,7 +165,15 @@ Status GradientStreams::end_of(Rank peer, const fabric::Payload& payload) {
 void GradientStreams::apply_arrived(std::span<float> weights) {
   if (arrived_.empty()) return;
   endpoint().compute(0, [&] {
-    for (const Arrived& one : arrived_) apply(weights, one.gradient.as<float>(), one.lr, one.first_stage);
+    for (const Arrived& one : arrived_) {
+      std::span<const float> gradient = one.gradient.as<float>();
+      if (options_.weight != 1) {
+        weighted_.assign(gradient.begin(), gradient.end());
+        scale_floats(weighted_, static_cast<float>(options_.weight));
+        gradient = weighted_;
+      }
+      apply(weights, gradient, one.lr, one.first_stage);
+    }
   });
   arrived_.clear();
 }
@@ -208,6 +216,15 @@ std::vector<Rank> others(const Roles& roles, Rank rank) {
     if (worker != rank) result.push_back(worker);
   }
   return result;
+}
+
+Option stream_weight_option() {
+  return Option::number("weight", 0, 0, 1, "of a gradient that arrives, where the own one has 1; 0: 1 / (peers + 1)");
+}
+
+double stream_weight(const Settings& settings, std::size_t peers) {
+  const double given = settings.number("weight");
+  return given > 0 ? given : 1.0 / static_cast<double>(peers + 1);
 }
 
 Option stream_optimiser_option(const std::string& standard) {

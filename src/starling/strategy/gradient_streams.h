@@ -30,6 +30,7 @@ namespace starling::strategy {
 struct StreamOptions {
   std::vector<fabric::Rank> peers{};  // Who gets the gradients of this worker, and whose it gets; ascending, without itself.
   bool offers = false;                // Messages are offered (Endpoint::offer): lost rather than waited for.
+  double weight = 1;                  // Of what others send; the own gradient has 1.
   bool addressed = false;             // Updates are meant for these peers and this worker alone, not for all workers.
 };
 
@@ -69,6 +70,7 @@ class GradientStreams : public Strategy {
   tensor::Channel channel_;
   std::optional<RunOptimiser> optimiser_;  // Without one: plain SGD.
   std::vector<float> decoded_;             // The own gradient, where a codec changes it.
+  std::vector<float> weighted_;            // A gradient of somebody else's, where it counts for less.
   params::Stamp computed_on_{};            // Version and contents of the weights of the gradient that is being computed.
   std::uint64_t version_ = 0;              // Updates applied here.
   std::vector<Arrived> arrived_;
@@ -81,6 +83,10 @@ std::vector<fabric::Rank> others(const Roles& roles, fabric::Rank rank);
 
 // The option `optimizer` of all of them: plain SGD, or the run's optimiser on every replica.
 Option stream_optimiser_option(const std::string& standard);
+
+// The option `weight`, and what it says where a worker has so many peers.
+Option stream_weight_option();
+double stream_weight(const Settings& settings, std::size_t peers);
 
 inline constexpr const char* kLostOnTheWay = "lost on the way";
 inline constexpr const char* kNoRoom = "no room at the receiver";

@@ -21,5 +21,6 @@ Description describe_ea_msgd();
 Description describe_ea_wild();
 Description describe_dogwild();
 Description describe_all_to_all();
+Description describe_neighbours();
 
 }  // namespace starling::strategy

@@ -95,6 +95,7 @@ Registry Registry::built_in() {
   registry.add(describe_ea_wild());
   registry.add(describe_dogwild());
   registry.add(describe_all_to_all());
+  registry.add(describe_neighbours());
   return registry;
 }
 
