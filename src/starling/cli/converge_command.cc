@@ -94,11 +94,11 @@ lab::ConvergeResult show_one(const Flags& flags, const lab::ConvergeOptions& opt
 }
 
 // One line per seed.
-lab::ConvergeResult show_in_line(const lab::ConvergeOptions& options, bool first) {
+lab::ConvergeResult show_in_line(const lab::ConvergeOptions& options, bool first, std::uint64_t seeds) {
   lab::ConvergeResult result = lab::run_converge(options);
   if (first) {
-    fmt::print("{}\n{:>6} {:>7} {:>11} {:>9} {:>9} {:>9}  {}\n", lab::describe(options, result), "seed", "sweeps", "error", "worst", "mean",
-               "bound", "outcome");
+    fmt::print("the first of {} runs:\n{}\n{:>6} {:>7} {:>11} {:>9} {:>9} {:>9}  {}\n", seeds, lab::describe(options, result), "seed",
+               "sweeps", "error", "worst", "mean", "bound", "outcome");
   }
   const std::size_t last = result.converged_at.value_or(result.sweeps.size() - 1);
   const auto four_digits = [](const std::optional<double>& value) { return value ? fmt::format("{:.4f}", *value) : "-"; };
@@ -156,7 +156,7 @@ void run_converge(Flags& flags) {
   const std::uint64_t first = options.seed;
   for (std::uint64_t i = 0; i < flags.seeds; ++i) {
     options.seed = first + i;
-    const lab::ConvergeResult result = flags.seeds == 1 ? show_one(flags, options) : show_in_line(options, i == 0);
+    const lab::ConvergeResult result = flags.seeds == 1 ? show_one(flags, options) : show_in_line(options, i == 0, flags.seeds);
     agrees = agrees && result.outcome != lab::Outcome::contradicted;
     if (flags.json) summary["runs"].push_back(to_json(options, result));
   }
@@ -169,22 +169,25 @@ void run_converge(Flags& flags) {
 void add_problem_flags(CLI::App& command, Flags& flags) {
   lab::ProblemOptions& problem = flags.options.problem;
   command.add_option("--problem", problem.name, "quadratic, laplace or logistic")->capture_default_str();
-  command.add_option("--dimension", problem.dimension, "Number of components, 1 to 256")->capture_default_str();
+  command.add_option("--dimension", problem.dimension, "Number of components, 1 to 256")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--condition", problem.condition, "quadratic: largest over smallest diagonal element")->capture_default_str();
   command.add_option("--coupling", problem.coupling, "quadratic, logistic: weight of other components in a row, 0 to below 1")
       ->capture_default_str();
   command.add_option("--regularisation", problem.regularisation, "logistic: lambda in lambda/2 |w|^2")->capture_default_str();
-  command.add_option("--samples", problem.samples, "logistic: number of samples")->capture_default_str();
+  command.add_option("--samples", problem.samples, "logistic: number of samples")->capture_default_str()->check(CLI::NonNegativeNumber);
 }
 
 void add_iteration_flags(CLI::App& command, Flags& flags) {
   lab::ConvergeOptions& options = flags.options;
-  command.add_option("--blocks", options.blocks, "Number of blocks (workers)")->capture_default_str();
+  command.add_option("--blocks", options.blocks, "Number of blocks (workers)")->capture_default_str()->check(CLI::NonNegativeNumber);
   command.add_option("--masks", flags.masks, "disjoint (each block has its own components) or uniform (E_k = I/M)")->capture_default_str();
   command
       .add_option("--schedule", flags.schedule, "Blocks updated at a step: all, cyclic, one (drawn) or random (each with probability 1/2)")
       ->capture_default_str();
-  command.add_option("--idle-block", options.idle_block, "A block that is never updated, 0 to blocks - 1 [none]");
+  command.add_option("--idle-block", options.idle_block, "A block that is never updated, 0 to blocks - 1 [none]")
+      ->check(CLI::NonNegativeNumber);
   command.add_option("--delays", flags.delays, "none, bounded:D (steps), or growing[:FRACTION] (up to that part of k) [growing:0.5]")
       ->capture_default_str();
   command.add_option("--local-steps", options.local_steps, "Gradient steps per update: one number, or one per block with commas [1]")
@@ -193,7 +196,7 @@ void add_iteration_flags(CLI::App& command, Flags& flags) {
       ->capture_default_str();
   command.add_option("--norm", flags.norm, "max, weighted or l2 [the one in which the theory holds]");
   command.add_option("--step-size", options.step_size, "Of the gradient step [chosen for the problem and norm]");
-  command.add_option("--iterations", options.iterations, "Number of steps k")->capture_default_str();
+  command.add_option("--iterations", options.iterations, "Number of steps k")->capture_default_str()->check(CLI::NonNegativeNumber);
   command.add_option("--tolerance", options.tolerance, "Converged: this part of the first error is left")->capture_default_str();
 }
 
@@ -220,7 +223,7 @@ void add_converge_command(CLI::App& app) {
       "The theory: each sweep leaves at most max alpha_l of the error, whatever the schedule and the delays.\n"
       "\nExamples:\n"
       "  starling converge --delays bounded:8                           four workers, random updates, values up to 8 steps old\n"
-      "  starling converge --delays growing --local-steps 20            delays without bound, up to half of k\n"
+      "  starling converge --delays growing --local-steps 4             delays without bound, up to half of k\n"
       "  starling converge --idle-block 3                               one worker never works: no convergence\n"
       "  starling converge --masks uniform --local-steps 1,2,4,8        averaging, E_k = I/M: contraction in l2\n"
       "  starling converge --problem logistic --delays bounded:20 --svg error.svg\n"

@@ -152,7 +152,8 @@ double difference(const IterationRecord& a, const IterationRecord& b) {
 
 void measure_sweeps(const ConvergeOptions& options, ConvergeResult& result) {
   const std::vector<std::uint64_t> times = macro_iterations(result.record.updates, options.blocks);
-  const std::vector<double> errors = errors_from(result.record.errors, times);
+  const std::vector<double> errors =
+      result.bound.largest ? errors_from(result.record.errors, times) : errors_within(result.record.errors, times);
   // A ratio is worth printing as long as rounding does not show in its first four digits.
   const double clear = 1e4 * result.rounding;
   result.sweeps.clear();

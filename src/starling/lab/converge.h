@@ -3,7 +3,7 @@
 // The convergence laboratory: runs an asynchronous iteration on a problem whose optimum is known, measures how much every sweep contracts
 // the error, and holds it against the bound of the theory. docs/converge.md explains it; converge_iteration.h defines what a sweep is.
 //
-//   ConvergeResult result = run_converge({.delays = Delays::parse("growing"), .local_steps = {20}});
+//   ConvergeResult result = run_converge({.delays = Delays::parse("growing"), .local_steps = {4}});
 //   std::string sentence = result.verdict;
 #pragma once
 
@@ -46,7 +46,7 @@ const char* to_string(Outcome outcome);
 
 struct Sweep {
   std::uint64_t step = 0;         // k_m.
-  double error = 0;               // E_m.
+  double error = 0;               // E_m; without a bound the largest error within the sweep, which can grow.
   std::optional<double> ratio{};  // E_m / E_(m-1), where rounding does not blur it.
 };
 

@@ -77,7 +77,7 @@ std::vector<double> sweep_errors(const IterationSetup& setup, CounterExample& ex
   PairedSchedule schedule;
   const IterationRecord record = run_iteration(setup, schedule, 8 * kSweeps);
   example.largest_delay = schedule.largest_delay();
-  std::vector<double> errors = errors_from(record.errors, macro_iterations(record.updates, setup.blocks));
+  std::vector<double> errors = errors_within(record.errors, macro_iterations(record.updates, setup.blocks));
   errors.resize(std::min<std::size_t>(errors.size(), kSweeps + 1));
   return errors;
 }

@@ -3,7 +3,7 @@
 // Why disjoint masks need a max-norm. Two facts, both computed here rather than claimed:
 //   - E_1 = diag(1, 0), E_2 = diag(0, 1), x_1 = (1, 0), x_2 = (0, 1): in l2 the sum Σ E_k x_k is longer than every x_k, by √2.
 //   - It matters: on a quadratic in two variables whose gradient step contracts by 0.9 in l2, two blocks with disjoint masks and delays of
-//     at most 7 steps diverge, while the same schedule with masks I/2 contracts by 0.9 per sweep, as the theory says.
+//     at most 5 steps diverge, while the same schedule with masks I/2 contracts by 0.9 per sweep, as the theory says.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct CounterExample {
   double l2_factor = 0;            // Of the gradient step: the largest |eigenvalue| of M = I - A.
   double max_factor = 0;           // The spectral radius of |M|: below 1 the step contracts in some weighted max-norm, otherwise in none.
   std::vector<double> alone{};     // |x - x*| in l2 after every step of one worker.
-  std::vector<double> disjoint{};  // E_m per sweep, disjoint masks, max-norm.
-  std::vector<double> uniform{};   // E_m per sweep, masks I/2, l2.
+  std::vector<double> disjoint{};  // The largest error within every sweep, disjoint masks, max-norm.
+  std::vector<double> uniform{};   // The same, masks I/2, l2.
   std::uint64_t largest_delay = 0;
 };
 

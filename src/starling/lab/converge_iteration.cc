@@ -183,7 +183,7 @@ class Runner {
   }
 
   IterationRecord run() {
-    record_.trace_stride = iterations_ / kTraceLength + 1;
+    record_.trace_stride = std::max<std::uint64_t>((iterations_ + kTraceLength - 1) / kTraceLength, 1);
     record_.traces.resize(setup_.blocks);
     record_.first_block_errors = block_errors_;
     note_errors(0);
@@ -324,6 +324,15 @@ std::vector<double> errors_from(const std::vector<double>& errors, const std::ve
   for (std::size_t m = times.size(); m-- > 0;) {
     while (step > times[m]) largest = std::max(largest, errors[--step]);
     result[m] = largest;
+  }
+  return result;
+}
+
+std::vector<double> errors_within(const std::vector<double>& errors, const std::vector<std::uint64_t>& times) {
+  std::vector<double> result(times.size(), 0.0);
+  for (std::size_t m = 0; m < times.size(); ++m) {
+    const std::uint64_t end = m + 1 < times.size() ? times[m + 1] : errors.size();
+    for (std::uint64_t step = times[m]; step < end; ++step) result[m] = std::max(result[m], errors[step]);
   }
   return result;
 }

@@ -93,4 +93,7 @@ std::vector<std::uint64_t> macro_iterations(const std::vector<UpdateRecord>& upd
 // E_0, E_1, …: for each of these times the largest error from then on.
 std::vector<double> errors_from(const std::vector<double>& errors, const std::vector<std::uint64_t>& times);
 
+// For each of these times the largest error from then until the next. It shows how an error grows, which errors_from() cannot.
+std::vector<double> errors_within(const std::vector<double>& errors, const std::vector<std::uint64_t>& times);
+
 }  // namespace starling::lab

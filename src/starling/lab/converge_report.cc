@@ -53,11 +53,19 @@ std::vector<std::size_t> thinned(std::size_t last, std::size_t count) {
   return indices;
 }
 
+// 0, 1, 2, 4, 8, … and the last: what happens to a block that stands still happens in the first steps.
+std::vector<std::size_t> doubling(std::size_t last) {
+  std::vector<std::size_t> indices{0};
+  for (std::size_t i = 1; i < last; i *= 2) indices.push_back(i);
+  if (last > 0) indices.push_back(last);
+  return indices;
+}
+
 // Errors beyond the tolerance are rounding: of no interest, except as far as they were asked for.
 std::size_t last_sweep_shown(const ConvergeResult& result) { return result.converged_at.value_or(result.sweeps.size() - 1); }
 
 // Step and errors of the blocks.
-std::string block_table(const ConvergeOptions& options, const ConvergeResult& result, std::size_t rows) {
+std::string block_table(const ConvergeOptions& options, const ConvergeResult& result) {
   constexpr std::size_t kColumns = 8;
   const std::size_t columns = std::min(options.blocks, kColumns);
   // The idle block is what the table is about: it is shown even where not all are.
@@ -68,7 +76,7 @@ std::string block_table(const ConvergeOptions& options, const ConvergeResult& re
   for (const std::size_t block : blocks)
     text += fmt::format(" {:>10}", fmt::format("{} {}", block == options.idle_block ? "idle" : "block", block));
   text += "\n";
-  for (const std::size_t i : thinned(result.record.traces[0].size() - 1, rows)) {
+  for (const std::size_t i : doubling(result.record.traces[0].size() - 1)) {
     text += fmt::format("{:>8}", i * result.record.trace_stride);
     for (const std::size_t block : blocks) text += fmt::format(" {:>10.3e}", result.record.traces[block][i]);
     text += "\n";
@@ -93,11 +101,11 @@ std::string describe(const ConvergeOptions& options, const ConvergeResult& resul
 }
 
 std::string sweep_table(const ConvergeOptions& options, const ConvergeResult& result, std::size_t rows) {
-  if (result.sweeps.size() < 2) return block_table(options, result, rows);
+  if (result.sweeps.size() < 2) return block_table(options, result);
   std::string text = fmt::format("{:>6} {:>9} {:>11} {:>9} {:>9}\n", "sweep", "step", "error", "ratio", "bound");
   for (const std::size_t m : thinned(last_sweep_shown(result), rows)) {
     const Sweep& sweep = result.sweeps[m];
-    const std::string ratio = sweep.ratio ? fmt::format("{:.4f}", *sweep.ratio) : "";
+    const std::string ratio = sweep.ratio ? fmt::format(fmt::runtime(*sweep.ratio < 0.001 ? "{:.2e}" : "{:.4f}"), *sweep.ratio) : "";
     const std::string bound = m > 0 && result.bound.largest ? fmt::format("{:.4f}", *result.bound.largest) : "";
     text += fmt::format("{:>6} {:>9} {:>11.4e} {:>9} {:>9}\n", m, sweep.step, sweep.error, ratio, bound);
   }

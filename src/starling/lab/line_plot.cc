@@ -55,6 +55,13 @@ double log10_of(double x) {
   return portable_log(x) / kLog10;
 }
 
+// The largest font size up to `standard` at which the text has room: a letter is about 0.62 of it wide, in bold.
+std::string font_size(const std::string& content, double standard, double room) {
+  const auto is_start = [](char character) { return (static_cast<unsigned char>(character) & 0xc0U) != 0x80U; };
+  const auto letters = static_cast<double>(std::count_if(content.begin(), content.end(), is_start));
+  return fmt::format(" font-size=\"{:.1f}\"", std::min(standard, room / (0.62 * std::max(letters, 1.0))));
+}
+
 struct Range {
   double low = 0;
   double high = 1;
@@ -118,7 +125,7 @@ class Drawing {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:g} {1:g}\" width=\"{0:g}\" height=\"{1:g}\" "
         "font-family=\"sans-serif\" font-size=\"13\" fill=\"#222\">\n<rect width=\"{0:g}\" height=\"{1:g}\" fill=\"#fff\"/>\n",
         kWidth, height);
-    text(kLeft, 28, "start", plot_.title, " font-size=\"16\" font-weight=\"bold\"");
+    text(kLeft, 28, "start", plot_.title, font_size(plot_.title, 16, kWidth - kLeft - kRight) + " font-weight=\"bold\"");
     draw_axes();
     for (std::size_t i = 0; i < plot_.series.size(); ++i) draw_series(plot_.series[i], kColours[i % kColours.size()]);
     for (std::size_t i = 0; i < plot_.series.size(); ++i) draw_legend(i);
@@ -158,9 +165,10 @@ class Drawing {
     }
     line(kLeft, bottom, kWidth - kRight, bottom, "stroke=\"#444\"");
     line(kLeft, kTop, kLeft, bottom, "stroke=\"#444\"");
-    text((kLeft + kWidth - kRight) / 2, bottom + 42, "middle", plot_.x_label);
+    text((kLeft + kWidth - kRight) / 2, bottom + 42, "middle", plot_.x_label, font_size(plot_.x_label, 13, kWidth - kLeft - kRight));
     const double middle = kTop + kPlotHeight / 2;
-    text(20, middle, "middle", plot_.y_label, fmt::format(" transform=\"rotate(-90 20 {:.1f})\"", middle));
+    text(20, middle, "middle", plot_.y_label,
+         fmt::format("{} transform=\"rotate(-90 20 {:.1f})\"", font_size(plot_.y_label, 13, kPlotHeight), middle));
   }
 
   static std::string stroke(const PlotSeries& series, const char* colour) {
@@ -191,7 +199,7 @@ class Drawing {
     const double y = kTop + kPlotHeight + 68 + kLegendRow * static_cast<double>(index);
     const PlotSeries& series = plot_.series[index];
     line(kLeft, y - 4, kLeft + 36, y - 4, stroke(series, kColours[index % kColours.size()]));
-    text(kLeft + 46, y, "start", series.name);
+    text(kLeft + 46, y, "start", series.name, font_size(series.name, 13, kWidth - kLeft - kRight - 46));
   }
 
   const LinePlot& plot_;
