@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -103,6 +104,41 @@ TEST(ConvergeProblem, NoGradientStepExceedsItsBounds) {
             EXPECT_LE(after, bounds[i] * (1 + 1e-12) + 1e-12 * (1 + size))
                 << name << " seed " << seed << " factor " << factor << " size " << size;
           }
+        }
+      }
+    }
+  }
+}
+
+// The largest row sum over all Hessians that are possible, regularisation I + (1/N) Σ s_k x_k x_kᵀ, by trying every s_k in {0, 1/4}: a row
+// sum is convex in them. With one sample the bound must be exactly that.
+TEST(ConvergeProblem, TheBoundsOfALogisticProblemCoverEveryPossibleHessian) {
+  for (std::uint64_t seed = 1; seed <= 50; ++seed) {
+    for (const std::size_t samples : {std::size_t{1}, std::size_t{4}}) {
+      const std::vector<double> inputs = draw(3 * samples, seed, 1);
+      const LogisticProblem problem(3, inputs, std::vector<double>(samples, 1.0), 0.1);
+      const double step_size = 0.9 / problem.largest_diagonal();
+      std::vector<double> errors = draw(3, seed + 100, 1);
+      for (double& error : errors) error = std::abs(error);
+      std::vector<double> bounds(3);
+      problem.step_bounds(step_size, errors, 0, 3, bounds);
+      for (std::size_t i = 0; i < 3; ++i) {
+        double largest = 0;
+        for (std::size_t vertex = 0; vertex < std::size_t{1} << samples; ++vertex) {
+          double sum = 0;
+          for (std::size_t j = 0; j < 3; ++j) {
+            double hessian = i == j ? 0.1 : 0;
+            for (std::size_t k = 0; k < samples; ++k) {
+              const double s = (vertex >> k) % 2 == 1 ? 0.25 : 0;
+              hessian += s * inputs[3 * k + i] * inputs[3 * k + j] / static_cast<double>(samples);
+            }
+            sum += std::abs((i == j ? 1 : 0) - step_size * hessian) * errors[j];
+          }
+          largest = std::max(largest, sum);
+        }
+        EXPECT_GE(bounds[i], largest * (1 - 1e-12)) << "seed " << seed;
+        if (samples == 1) {
+          EXPECT_NEAR(bounds[i], largest, 1e-12) << "seed " << seed;
         }
       }
     }
