@@ -3,17 +3,23 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
-#include <regex>
+#include <string>
+#include <vector>
 
 namespace starling::lab {
 namespace {
 
-// The numbers in all attributes of this name.
+// The numbers in the attributes of this name, of all elements of that one.
 std::vector<double> attribute(const std::string& svg, const std::string& element, const std::string& name) {
   std::vector<double> values;
-  const std::regex pattern("<" + element + "[^>]* " + name + "=\"([-0-9.]+)\"");
-  for (std::sregex_iterator match(svg.begin(), svg.end(), pattern), end; match != end; ++match) values.push_back(std::stod((*match)[1]));
+  const std::string opening = "<" + element + " ";
+  const std::string key = " " + name + "=\"";
+  for (std::size_t begin = svg.find(opening); begin != std::string::npos; begin = svg.find(opening, begin + 1)) {
+    const std::size_t found = svg.find(key, begin);
+    if (found < svg.find('>', begin)) values.push_back(std::stod(svg.substr(found + key.size())));
+  }
   return values;
 }
 
