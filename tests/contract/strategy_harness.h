@@ -100,12 +100,18 @@ class Recorder {
   std::vector<Addition> additions_;
 };
 
+// How windows are used in a trial.
+struct WindowUse {
+  bool one_at_a_time = false;  // Under the recorder's mutex.
+  bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes.
+};
+
 // Passes everything on, and notes reads of everything, numbers that are taken, and additions.
 class RecordingWindow final : public fabric::Window {
  public:
-  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, bool one_at_a_time, bool shows_memory,
-                  std::shared_ptr<fabric::Window> window)
-      : endpoint_(endpoint), recorder_(recorder), one_at_a_time_(one_at_a_time), shows_memory_(shows_memory), window_(std::move(window)) {}
+  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, const WindowUse& use, std::shared_ptr<fabric::Window> window)
+      : endpoint_(endpoint), recorder_(recorder), use_(use), window_(std::move(window)) {}
 
   const std::string& name() const override { return window_->name(); }
   fabric::Rank home() const override { return window_->home(); }
@@ -117,13 +123,14 @@ class RecordingWindow final : public fabric::Window {
     return noted(reference::Kind::read, [&] { return window_->read(offset, to, deadline); });
   }
   Status write(std::size_t offset, std::span<const float> from, fabric::Deadline deadline) override {
+    if (use_.before_write > Duration::zero()) endpoint_.sleep(use_.before_write);
     return window_->write(offset, from, deadline);
   }
   Status add(std::size_t offset, std::span<const float> values, fabric::Deadline deadline) override {
     recorder_.added(endpoint_.rank(), offset, values.size());
     return noted(reference::Kind::add, [&] { return window_->add(offset, values, deadline); });
   }
-  std::span<float> shared_memory() override { return shows_memory_ ? window_->shared_memory() : std::span<float>{}; }
+  std::span<float> shared_memory() override { return use_.shows_memory ? window_->shared_memory() : std::span<float>{}; }
   Result<float> fetch_add(std::size_t offset, float value, fabric::Deadline deadline) override {
     return noted(reference::Kind::number, [&] { return window_->fetch_add(offset, value, deadline); });
   }
@@ -131,7 +138,7 @@ class RecordingWindow final : public fabric::Window {
  private:
   template <class Operation>
   std::invoke_result_t<Operation> noted(reference::Kind kind, Operation operation) {
-    if (one_at_a_time_) {
+    if (use_.one_at_a_time) {
       const std::lock_guard lock(recorder_.window_mutex());
       auto result = operation();
       recorder_.took_effect(Time::zero(), endpoint_.rank(), kind);
@@ -145,20 +152,15 @@ class RecordingWindow final : public fabric::Window {
 
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
-  bool one_at_a_time_;
-  bool shows_memory_;
+  WindowUse use_;
   std::shared_ptr<fabric::Window> window_;
 };
 
 // Passes everything on. Notes what server `server` receives and replies, and what anybody does to windows.
 class RecordingEndpoint final : public fabric::Endpoint {
  public:
-  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, bool one_at_a_time, bool shows_memory)
-      : endpoint_(endpoint),
-        recorder_(recorder),
-        is_server_(endpoint.rank() == server),
-        one_at_a_time_(one_at_a_time),
-        shows_memory_(shows_memory) {}
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use) {}
 
   fabric::Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -181,7 +183,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
                                                       fabric::Deadline deadline) override {
     Result<std::shared_ptr<fabric::Window>> window = endpoint_.open_window(name, size, home, deadline);
     if (!window) return window;
-    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, one_at_a_time_, shows_memory_, *window));
+    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, use_, *window));
   }
   fabric::PeerState peer(fabric::Rank rank) const override { return endpoint_.peer(rank); }
   std::vector<fabric::Departure> departures() const override { return endpoint_.departures(); }
@@ -195,8 +197,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
   bool is_server_;
-  bool one_at_a_time_;
-  bool shows_memory_;
+  WindowUse use_;
 };
 
 // g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
@@ -251,6 +252,7 @@ struct Trial {
   int recorded_server = 0;
   // Windows show their memory where the fabric has some, and are used without a mutex: then nobody knows the order of what happens.
   bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes to a window.
   // Before and after every gradient, on the thread of its worker.
   std::function<void(int worker, int step)> begins{};
   std::function<void(int worker, int step)> computed{};
@@ -330,8 +332,10 @@ class TrialRun {
 
   Outcome run() {
     const fabric::RunReport report = trial_fabric(trial_, description_)->run([&](fabric::Endpoint& raw) -> Status {
-      const bool one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory;
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), one_at_a_time, trial_.shows_memory);
+      const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
+                          .shows_memory = trial_.shows_memory,
+                          .before_write = trial_.before_write};
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();

@@ -362,6 +362,22 @@ TEST(StrategySuite, UpdatesThatWaitForALateStartAreAppliedAsTheyCame) {
   expect_near(outcome.models[0], ssp(schedule, 2).model, "the model");
 }
 
+// Worker 0 is slow to write the first weights; nobody may read, or add to, what is not there yet.
+TEST(StrategySuite, SharedWeightsAreNotUsedBeforeTheyAreThere) {
+  using namespace std::chrono_literals;
+  for (const char* fabric : {"sim", "threads"}) {
+    Trial trial{.strategy = "hogwild", .fabric = fabric, .workers = 3};
+    trial.before_write = 20ms;
+    const Outcome hogwild = run_trial(trial);
+    ASSERT_EQ(hogwild.failures, "");
+    expect_near(hogwild.models[0], reference::hogwild(damped(hogwild.schedule(trial), Damping::by_staleness)).model, "hogwild");
+    trial.strategy = "ea-wild";
+    const Outcome wild = run_trial(trial);
+    ASSERT_EQ(wild.failures, "");
+    expect_near(wild.models[0], ea_wild(wild.schedule(trial), {.alpha = 0.9 / 3}).model, "ea-wild");
+  }
+}
+
 // A codec holds something back, and a new object must find it. Where nobody is met out of turn, the result shows it.
 TEST(StrategySuite, GoesOnAfterAFinishWithWhatACodecHeldBack) {
   const Registry registry = Registry::built_in();

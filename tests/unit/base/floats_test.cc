@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -78,16 +79,19 @@ TEST(SharedFloats, AdditionsAtEveryAddress) {
 // overlap, and no addition may be lost for it.
 TEST(SharedFloats, ConcurrentAdditionsInDifferentGroupsAreNotLost) {
   constexpr std::size_t kSize = 64;
-  constexpr int kTimes = 3000;
+  constexpr int kTimes = 20'000;  // Long enough for threads to meet, also where there are more of them than cores.
+  std::barrier start(4);
   std::vector<float> sums(kSize);
   const std::vector<float> ones(kSize, 1.0F);
   std::vector<std::thread> threads;
   for (std::size_t first = 0; first < 3; ++first) {
     threads.emplace_back([&, first] {
+      start.arrive_and_wait();
       for (int i = 0; i < kTimes; ++i) add_shared(std::span(sums).subspan(first), std::span(ones).subspan(first));
     });
   }
   threads.emplace_back([&] {
+    start.arrive_and_wait();
     for (int i = 0; i < kTimes; ++i) {
       for (float& sum : sums) add_shared(sum, 1.0F);
     }
