@@ -21,6 +21,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,10 @@ class Recorder {
     events_.push_back({time, {worker, kind}});
   }
   std::mutex& window_mutex() { return window_mutex_; }
+  void added(int worker, std::size_t offset, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    additions_.push_back({worker, offset, size});
+  }
 
   std::vector<reference::Event> events() const {
     std::vector<Timed> sorted = events_;
@@ -64,6 +69,15 @@ class Recorder {
     for (const Timed& event : sorted) result.push_back(event.event);
     return result;
   }
+  struct Addition {
+    int worker = 0;
+    std::size_t offset = 0;
+    std::size_t size = 0;
+
+    bool operator==(const Addition&) const = default;
+  };
+  // To windows, by worker as it made them.
+  const std::vector<Addition>& additions() const { return additions_; }
   // Of a worker and a centre at a server: when the server has replied.
   const std::vector<reference::Event>& exchanges() const { return exchanges_; }
 
@@ -83,13 +97,21 @@ class Recorder {
   std::map<int, fabric::Tag> asked_;
   std::vector<Timed> events_;
   std::vector<reference::Event> exchanges_;
+  std::vector<Addition> additions_;
 };
 
-// Passes everything on, and notes reads and additions of more than one component.
+// How windows are used in a trial.
+struct WindowUse {
+  bool one_at_a_time = false;  // Under the recorder's mutex.
+  bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes.
+};
+
+// Passes everything on, and notes reads of everything, numbers that are taken, and additions.
 class RecordingWindow final : public fabric::Window {
  public:
-  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, bool one_at_a_time, std::shared_ptr<fabric::Window> window)
-      : endpoint_(endpoint), recorder_(recorder), one_at_a_time_(one_at_a_time), window_(std::move(window)) {}
+  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, const WindowUse& use, std::shared_ptr<fabric::Window> window)
+      : endpoint_(endpoint), recorder_(recorder), use_(use), window_(std::move(window)) {}
 
   const std::string& name() const override { return window_->name(); }
   fabric::Rank home() const override { return window_->home(); }
@@ -101,41 +123,44 @@ class RecordingWindow final : public fabric::Window {
     return noted(reference::Kind::read, [&] { return window_->read(offset, to, deadline); });
   }
   Status write(std::size_t offset, std::span<const float> from, fabric::Deadline deadline) override {
+    if (use_.before_write > Duration::zero()) endpoint_.sleep(use_.before_write);
     return window_->write(offset, from, deadline);
   }
   Status add(std::size_t offset, std::span<const float> values, fabric::Deadline deadline) override {
+    recorder_.added(endpoint_.rank(), offset, values.size());
     return noted(reference::Kind::add, [&] { return window_->add(offset, values, deadline); });
   }
+  std::span<float> shared_memory() override { return use_.shows_memory ? window_->shared_memory() : std::span<float>{}; }
   Result<float> fetch_add(std::size_t offset, float value, fabric::Deadline deadline) override {
-    return window_->fetch_add(offset, value, deadline);
+    return noted(reference::Kind::number, [&] { return window_->fetch_add(offset, value, deadline); });
   }
 
  private:
   template <class Operation>
-  Status noted(reference::Kind kind, Operation operation) {
-    if (one_at_a_time_) {
+  std::invoke_result_t<Operation> noted(reference::Kind kind, Operation operation) {
+    if (use_.one_at_a_time) {
       const std::lock_guard lock(recorder_.window_mutex());
-      Status status = operation();
+      auto result = operation();
       recorder_.took_effect(Time::zero(), endpoint_.rank(), kind);
-      return status;
+      return result;
     }
     const Time begin = endpoint_.now();
-    Status status = operation();
+    auto result = operation();
     recorder_.took_effect(begin + (endpoint_.now() - begin) / 2, endpoint_.rank(), kind);
-    return status;
+    return result;
   }
 
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
-  bool one_at_a_time_;
+  WindowUse use_;
   std::shared_ptr<fabric::Window> window_;
 };
 
 // Passes everything on. Notes what server `server` receives and replies, and what anybody does to windows.
 class RecordingEndpoint final : public fabric::Endpoint {
  public:
-  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, bool on_threads)
-      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), on_threads_(on_threads) {}
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use) {}
 
   fabric::Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -158,7 +183,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
                                                       fabric::Deadline deadline) override {
     Result<std::shared_ptr<fabric::Window>> window = endpoint_.open_window(name, size, home, deadline);
     if (!window) return window;
-    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, on_threads_, *window));
+    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, use_, *window));
   }
   fabric::PeerState peer(fabric::Rank rank) const override { return endpoint_.peer(rank); }
   std::vector<fabric::Departure> departures() const override { return endpoint_.departures(); }
@@ -172,7 +197,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
   bool is_server_;
-  bool on_threads_;
+  WindowUse use_;
 };
 
 // g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
@@ -198,8 +223,8 @@ inline params::Layout trial_layout() {
   return layout;
 }
 
-inline std::vector<float> trial_weights() {
-  std::vector<float> weights(trial_layout().size());
+inline std::vector<float> trial_weights(const params::Layout& layout = trial_layout()) {
+  std::vector<float> weights(layout.size());
   for (std::size_t i = 0; i < weights.size(); ++i) weights[i] = static_cast<float>(i % 5) / 4 - 0.5F;
   return weights;
 }
@@ -221,7 +246,13 @@ struct Trial {
   std::string codec = "fp32";
   std::uint64_t seed = 1;
   bool coupled = true;
+  params::Layout layout = trial_layout();
+  // In place of trial_gradient().
+  std::function<std::vector<float>(int worker, int step, const std::vector<float>& weights)> gradient{};
   int recorded_server = 0;
+  // Windows show their memory where the fabric has some, and are used without a mutex: then nobody knows the order of what happens.
+  bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes to a window.
   // Before and after every gradient, on the thread of its worker.
   std::function<void(int worker, int step)> begins{};
   std::function<void(int worker, int step)> computed{};
@@ -235,13 +266,14 @@ struct Trial {
 };
 
 struct Outcome {
-  std::string failures{};                      // Of the ranks; empty if all finished.
-  std::vector<std::vector<float>> models{};    // By worker, from the last finish().
-  std::vector<std::vector<float>> replicas{};  // By worker: its weights at the end.
-  std::vector<std::vector<char>> took_part{};  // By worker and step.
-  std::vector<reference::Event> events{};      // Pushes and pulls; or reads and additions.
-  std::vector<reference::Event> exchanges{};   // With a centre at a server.
-  std::vector<std::set<std::string>> state{};  // By rank: what it wants to find again.
+  std::string failures{};                       // Of the ranks; empty if all finished.
+  std::vector<std::vector<float>> models{};     // By worker, from the last finish().
+  std::vector<std::vector<float>> replicas{};   // By worker: its weights at the end.
+  std::vector<std::vector<char>> took_part{};   // By worker and step.
+  std::vector<reference::Event> events{};       // Pushes and pulls; or reads and additions.
+  std::vector<reference::Event> exchanges{};    // With a centre at a server.
+  std::vector<Recorder::Addition> additions{};  // To windows.
+  std::vector<std::set<std::string>> state{};   // By rank: what it wants to find again.
   ledger::Balance balance{};
 
   // What a reference replays.
@@ -249,7 +281,7 @@ struct Outcome {
     const bool coupled = trial.coupled;
     return {.workers = trial.workers,
             .steps = trial.steps,
-            .weights = trial_weights(),
+            .weights = trial_weights(trial.layout),
             .gradient = [coupled](int worker, int step,
                                   const std::vector<float>& weights) { return trial_gradient(worker, step, weights, coupled); },
             .lr = trial.lr,
@@ -300,12 +332,16 @@ class TrialRun {
 
   Outcome run() {
     const fabric::RunReport report = trial_fabric(trial_, description_)->run([&](fabric::Endpoint& raw) -> Status {
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), trial_.fabric == "threads");
+      const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
+                          .shows_memory = trial_.shows_memory,
+                          .before_write = trial_.before_write};
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();
     outcome_.events = recorder_.events();
     outcome_.exchanges = recorder_.exchanges();
+    outcome_.additions = recorder_.additions();
     outcome_.balance = ledger_.close({});
     return std::move(outcome_);
   }
@@ -314,7 +350,7 @@ class TrialRun {
   Status work(fabric::Endpoint& endpoint) {
     const int worker = endpoint.rank();
     const auto index = static_cast<std::size_t>(worker);
-    std::vector<float> weights = trial_weights();
+    std::vector<float> weights = trial_weights(trial_.layout);
     std::vector<float> model = weights;
     std::vector<float> gradient(weights.size());
     std::unique_ptr<Strategy> strategy = make(endpoint);
@@ -325,7 +361,11 @@ class TrialRun {
       outcome_.took_part[index].push_back(takes_part ? 1 : 0);
       STARLING_TRY(strategy->prepare(weights));
       std::fill(gradient.begin(), gradient.end(), 0.0F);
-      if (takes_part) endpoint.compute(1, [&] { gradient = trial_gradient(worker, step, weights, trial_.coupled); });
+      if (takes_part) {
+        endpoint.compute(1, [&] {
+          gradient = trial_.gradient ? trial_.gradient(worker, step, weights) : trial_gradient(worker, step, weights, trial_.coupled);
+        });
+      }
       if (trial_.computed) trial_.computed(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
                                        .gradient = gradient,
@@ -370,7 +410,7 @@ class TrialRun {
   std::unique_ptr<Strategy> make(fabric::Endpoint& endpoint) {
     return description_.make({.endpoint = endpoint,
                               .roles = roles_,
-                              .layout = layout_,
+                              .layout = trial_.layout,
                               .settings = settings_,
                               .account = ledger_.account(endpoint.rank()),
                               .optimiser = trial_.optimiser,
@@ -401,7 +441,6 @@ class TrialRun {
   const Description& description_;
   Settings settings_;
   Roles roles_;
-  params::Layout layout_ = trial_layout();
   ledger::Ledger ledger_;
   Recorder recorder_;
   Outcome outcome_;

@@ -244,6 +244,7 @@ Result downpour(const Schedule& schedule, int push_period, int fetch_period) {
       server = plus(server, -damping(schedule, version, worker.pulled_version), sums[index]);
       sums[index] = zeros(schedule);
       ++version;
+      ++worker.pulled_version;  // Its weights have what it has pushed.
     } else {
       worker.weights = server;
       worker.pulled_version = version;
@@ -395,6 +396,7 @@ Result elastic_wild(const Schedule& schedule, const EaWildOptions& options) {
   auto groups = make_groups<Optimiser>(schedule, options.group_size, options.period);
   std::vector<std::optional<Vector>> pending(groups.size());  // From a read that is not yet followed by its addition.
   for (const Event& event : schedule.order) {
+    if (event.kind == Kind::number) continue;
     const auto index = static_cast<std::size_t>(event.worker / options.group_size);
     check_kind(event, pending[index] ? Kind::add : Kind::read);
     if (event.kind == Kind::read) {
@@ -416,6 +418,33 @@ Result ea_msgd(const Schedule& schedule, double alpha, int period) { return elas
 
 Result ea_wild(const Schedule& schedule, const EaWildOptions& options) {
   return options.nesterov ? elastic_wild<Nesterov>(schedule, options) : elastic_wild<HeavyBall>(schedule, options);
+}
+
+Result hogwild(const Schedule& schedule) {
+  Vector shared = to_double(schedule.weights);
+  int numbers = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  std::vector<Kind> next(count(schedule), Kind::read);
+  std::vector<double> factors(count(schedule));
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker);
+    Worker& worker = workers[index];
+    check_kind(event, next[index]);
+    if (event.kind == Kind::read) {
+      worker.weights = shared;
+      worker.pulled_version = numbers;
+      next[index] = Kind::number;
+    } else if (event.kind == Kind::number) {
+      factors[index] = damping(schedule, numbers++, worker.pulled_version);
+      next[index] = Kind::add;
+    } else {
+      const Vector step = worker.optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
+      shared = plus(shared, -factors[index], step);
+      next[index] = Kind::read;
+    }
+  }
+  for (Worker& worker : workers) worker.weights = shared;
+  return of_server(schedule, shared, workers);
 }
 
 }  // namespace starling::strategy::reference

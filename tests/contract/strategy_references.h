@@ -25,7 +25,8 @@ enum class Kind {
   pull,      // The server hands out its weights. They are computed on from then on.
   exchange,  // easgd, ea_msgd: a worker and the centre move towards each other, in one.
   read,      // ea_wild: a group reads the centre,
-  add,       // and later adds its difference to it.
+  number,    // takes a number in the order of all additions (only hogwild needs to know),
+  add,       // and later adds its difference to it. hogwild: the same by every worker, with the weights themselves.
 };
 
 struct Event {
@@ -122,5 +123,10 @@ struct EaWildOptions {
   bool nesterov = false;
 };
 Result ea_wild(const Schedule& schedule, const EaWildOptions& options);
+
+// Niu et al. One set of weights. A worker reads them, computes, makes a step with a velocity of its own, takes a number, and adds the step,
+// times what the damping says: staleness is its number less those that were taken when it read. Order: read, number, add of each worker by
+// turns. At the end every replica is the model.
+Result hogwild(const Schedule& schedule);
 
 }  // namespace starling::strategy::reference

@@ -64,8 +64,9 @@ std::vector<Case> ssp_cases() {
 
 std::vector<Case> async_cases() {
   return {
-      {.optimiser = kSgd, .reference = reference::async},
-      {.reference = reference::async},
+      {.settings = {{"staleness_lr", "none"}}, .optimiser = kSgd, .reference = reference::async},
+      {.settings = {{"staleness_lr", "none"}}, .reference = reference::async},
+      {.reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness)); }},
       {.settings = {{"staleness_lr", "inverse"}}, .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness)); }},
       {.settings = {{"staleness_lr", "inverse-plus-one"}},
        .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness_plus_one)); }}};
@@ -75,28 +76,35 @@ std::vector<Case> downpour_cases() {
   std::vector<Case> cases;
   for (const auto& [push, fetch] : std::vector<std::pair<int, int>>{{1, 1}, {2, 3}, {3, 2}, {4, 4}}) {
     cases.push_back({.settings = {{"n_push", std::to_string(push)}, {"n_fetch", std::to_string(fetch)}},
-                     .reference = [n_push = push, n_fetch = fetch](const Schedule& s) { return downpour(s, n_push, n_fetch); }});
+                     .reference = [n_push = push, n_fetch = fetch](const Schedule& s) {
+                       return downpour(damped(s, Damping::by_staleness), n_push, n_fetch);
+                     }});
   }
   cases.push_back({.settings = {{"n_push", "2"}, {"n_fetch", "2"}, {"staleness_lr", "inverse-plus-one"}},
                    .reference = [](const Schedule& s) { return downpour(damped(s, Damping::by_staleness_plus_one), 2, 2); }});
+  cases.push_back({.settings = {{"n_push", "2"}, {"n_fetch", "3"}, {"staleness_lr", "none"}},
+                   .reference = [](const Schedule& s) { return downpour(s, 2, 3); }});
   return cases;
 }
 
 std::vector<Case> agn_cases() {
   std::vector<Case> cases;
   for (const int k : {1, 4}) {
-    cases.push_back({.settings = {{"k", std::to_string(k)}}, .reference = [k](const Schedule& s) { return agn(s, k); }});
+    cases.push_back(
+        {.settings = {{"k", std::to_string(k)}}, .reference = [k](const Schedule& s) { return agn(damped(s, Damping::by_staleness), k); }});
   }
+  cases.push_back({.settings = {{"k", "2"}, {"staleness_lr", "none"}}, .reference = [](const Schedule& s) { return agn(s, 2); }});
   return cases;
 }
 
 std::vector<Case> dc_asgd_cases() {
-  return {{.settings = {{"lambda", "0"}}, .reference = reference::async},
-          {.settings = {{"lambda", "0.5"}}, .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 0.5}); }},
+  return {{.settings = {{"lambda", "0"}, {"staleness_lr", "none"}}, .reference = reference::async},
+          {.settings = {{"lambda", "0.5"}, {"staleness_lr", "none"}},
+           .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 0.5}); }},
           {.settings = {{"lambda", "1"}, {"adaptive", "true"}},
            .optimiser = kSgd,
-           .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 1, .adaptive = true}); }},
-          {.settings = {{"lambda", "0.5"}, {"staleness_lr", "inverse"}},
+           .reference = [](const Schedule& s) { return dc_asgd(damped(s, Damping::by_staleness), {.lambda = 1, .adaptive = true}); }},
+          {.settings = {{"lambda", "0.5"}},
            .reference = [](const Schedule& s) { return dc_asgd(damped(s, Damping::by_staleness), {.lambda = 0.5}); }}};
 }
 
@@ -131,6 +139,20 @@ std::vector<Case> ea_wild_cases(int workers) {
     }
   }
   return cases;
+}
+
+std::vector<Case> hogwild_cases() {
+  const auto still = [](Schedule schedule) {
+    schedule.momentum = 0;
+    return schedule;
+  };
+  return {
+      {.reference = [](const Schedule& s) { return hogwild(damped(s, Damping::by_staleness)); }},
+      {.settings = {{"staleness_lr", "none"}}, .reference = reference::hogwild},
+      {.settings = {{"staleness_lr", "inverse-plus-one"}},
+       .optimiser = kSgd,
+       .reference = [](const Schedule& s) { return hogwild(damped(s, Damping::by_staleness_plus_one)); }},
+      {.settings = {{"momentum", "none"}, {"staleness_lr", "none"}}, .reference = [=](const Schedule& s) { return hogwild(still(s)); }}};
 }
 
 std::vector<Case> local_sgd_cases() {
@@ -187,6 +209,7 @@ std::vector<Case> cases_of(const std::string& strategy, int workers) {
   if (strategy == "easgd") return elastic_cases(reference::easgd, workers);
   if (strategy == "ea-msgd") return elastic_cases(reference::ea_msgd, workers);
   if (strategy == "ea-wild") return ea_wild_cases(workers);
+  if (strategy == "hogwild") return hogwild_cases();
   return {};
 }
 
@@ -339,6 +362,22 @@ TEST(StrategySuite, UpdatesThatWaitForALateStartAreAppliedAsTheyCame) {
   expect_near(outcome.models[0], ssp(schedule, 2).model, "the model");
 }
 
+// Worker 0 is slow to write the first weights; nobody may read, or add to, what is not there yet.
+TEST(StrategySuite, SharedWeightsAreNotUsedBeforeTheyAreThere) {
+  using namespace std::chrono_literals;
+  for (const char* fabric : {"sim", "threads"}) {
+    Trial trial{.strategy = "hogwild", .fabric = fabric, .workers = 3};
+    trial.before_write = 20ms;
+    const Outcome hogwild = run_trial(trial);
+    ASSERT_EQ(hogwild.failures, "");
+    expect_near(hogwild.models[0], reference::hogwild(damped(hogwild.schedule(trial), Damping::by_staleness)).model, "hogwild");
+    trial.strategy = "ea-wild";
+    const Outcome wild = run_trial(trial);
+    ASSERT_EQ(wild.failures, "");
+    expect_near(wild.models[0], ea_wild(wild.schedule(trial), {.alpha = 0.9 / 3}).model, "ea-wild");
+  }
+}
+
 // A codec holds something back, and a new object must find it. Where nobody is met out of turn, the result shows it.
 TEST(StrategySuite, GoesOnAfterAFinishWithWhatACodecHeldBack) {
   const Registry registry = Registry::built_in();
@@ -384,6 +423,9 @@ TEST(StrategySuite, ListsWhatMustBeFoundAgain) {
     EXPECT_EQ(state_of(strategy, {}, 1), (std::vector<Names>{momentum, momentum, none})) << strategy;
   }
   EXPECT_EQ(state_of("ea-wild", {}, 0), (std::vector<Names>{momentum, momentum}));
+  EXPECT_EQ(state_of("hogwild", {}, 0), (std::vector<Names>{momentum, momentum}));
+  const Names no_momentum{"optimizer/steps"};
+  EXPECT_EQ(state_of("hogwild", {{"momentum", "none"}}, 0), (std::vector<Names>{no_momentum, no_momentum}));
 }
 
 // Otherwise the comparisons above would say little.
@@ -400,10 +442,14 @@ TEST(StrategySuite, OrdersAreNotThoseOfTheRanks) {
   EXPECT_GT(outcome.balance.version_staleness.max(), 4U);
   const Outcome wild = run_trial({.strategy = "ea-wild", .workers = 5});
   int reads_between = 0;
-  for (std::size_t i = 1; i < wild.events.size(); ++i) {
-    reads_between += wild.events[i - 1].kind == reference::Kind::read && wild.events[i].kind == reference::Kind::read ? 1 : 0;
+  std::set<int> about_to_add;  // Have read.
+  for (const reference::Event& event : wild.events) {
+    if (event.kind == reference::Kind::read) reads_between += about_to_add.empty() ? 0 : 1, about_to_add.insert(event.worker);
+    if (event.kind == reference::Kind::add) about_to_add.erase(event.worker);
   }
   EXPECT_GT(reads_between, 0) << "nobody reads the centre between another's read and addition";
+  const Outcome hogwild = run_trial({.strategy = "hogwild", .workers = 5});
+  EXPECT_GT(hogwild.balance.version_staleness.max(), 4U);
 }
 
 }  // namespace

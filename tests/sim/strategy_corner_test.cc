@@ -49,7 +49,7 @@ TEST_F(StrategyCorner, TheLastCheckpointHasTheStepsOfTheSlowestWorker) {
 
 // A run that goes back to its last checkpoint leaves updates under way; they are no mistake of the books.
 TEST_F(StrategyCorner, ARunThatIsGivenUpHasBooksThatBalance) {
-  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "ssp"}) {
+  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "hogwild", "ssp"}) {
     for (int stop_after = 1; stop_after < 30; ++stop_after) {
       RunConfig config = uneven(small_config(strategy, 3, "sim"));
       config.schedule.batch = 4;
@@ -125,12 +125,14 @@ TEST_F(StrategyCorner, ServersKnowADuplicate) {
 
 // It cannot join those who have gone on, so it stays away; they finish.
 TEST_F(StrategyCorner, AWorkerThatComesBackWithoutServersStaysAway) {
-  RunConfig config = uneven(small_config("ea-wild", 3, "sim"));
-  config.schedule.batch = 5;
-  config.fabric.sim.faults.crashes = {{.rank = 1, .time = 30ms, .restart_after = 20ms}};
-  const Trained trained = train_small(config);
-  EXPECT_EQ(trained.result.ending, Ending::finished);
-  EXPECT_TRUE(trained.result.balance.balanced) << to_text(trained.result.balance);
+  for (const char* strategy : {"ea-wild", "hogwild"}) {
+    RunConfig config = uneven(small_config(strategy, 3, "sim"));
+    config.schedule.batch = 5;
+    config.fabric.sim.faults.crashes = {{.rank = 1, .time = 30ms, .restart_after = 20ms}};
+    const Trained trained = train_small(config);
+    EXPECT_EQ(trained.result.ending, Ending::finished) << strategy;
+    EXPECT_TRUE(trained.result.balance.balanced) << strategy << "\n" << to_text(trained.result.balance);
+  }
 }
 
 }  // namespace

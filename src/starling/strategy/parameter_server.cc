@@ -34,12 +34,6 @@ constexpr fabric::Tag kFinish = 5;
 constexpr fabric::Tag kReply = 6;
 constexpr fabric::Tag kPeek = 7;
 
-double staleness_scale(const std::string& rule, std::uint64_t staleness) {
-  if (rule == "inverse") return 1 / std::max(1.0, static_cast<double>(staleness));
-  if (rule == "inverse-plus-one") return 1 / (static_cast<double>(staleness) + 1);
-  return 1;
-}
-
 }  // namespace
 
 struct ParameterServer::Part {
@@ -350,11 +344,6 @@ Status ParameterServer::reply(Rank worker, tensor::Tensor weights, bool to_compu
   if (!sent && sent.failure().kind == FailureKind::peer_lost) return {};  // Its departure is heard of as any other.
   if (sent && to_compute_on) pulled(worker, weights_);
   return sent;
-}
-
-Option staleness_lr_option() {
-  return Option::choice("staleness_lr", "none", {"none", "inverse", "inverse-plus-one"},
-                        "makes the step of a stale update smaller: by nothing, by 1/max(1, staleness), or by 1/(staleness + 1)");
 }
 
 }  // namespace starling::strategy
