@@ -19,5 +19,7 @@ Description describe_dc_asgd();
 Description describe_easgd();
 Description describe_ea_msgd();
 Description describe_ea_wild();
+Description describe_gosgd();
+Description describe_ad_psgd();
 
 }  // namespace starling::strategy

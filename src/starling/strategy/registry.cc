@@ -93,6 +93,8 @@ Registry Registry::built_in() {
   registry.add(describe_easgd());
   registry.add(describe_ea_msgd());
   registry.add(describe_ea_wild());
+  registry.add(describe_gosgd());
+  registry.add(describe_ad_psgd());
   return registry;
 }
 
