@@ -12,6 +12,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,7 +36,8 @@ constexpr std::size_t kWeights = 7;
 // finds all others in calls of theirs: nothing is half done.
 class Alphas {
  public:
-  explicit Alphas(int workers) : held_(static_cast<std::size_t>(workers), 1.0 / workers), strategies_(held_.size()) {}
+  explicit Alphas(int workers)
+      : held_(static_cast<std::size_t>(workers), 1.0 / workers), strategies_(held_.size()), under_way_(held_.size()) {}
 
   void attach(int worker, Strategy* strategy) { strategies_[static_cast<std::size_t>(worker)] = strategy; }
   // What it held last stays on record: of a worker that is lost, it is gone with it.
@@ -44,9 +46,9 @@ class Alphas {
     strategies_[static_cast<std::size_t>(worker)] = nullptr;
   }
 
-  void sent(double alpha) { under_way_ += alpha; }
-  void arrived(double alpha) { under_way_ -= alpha; }
-  double under_way() const { return under_way_; }
+  void sent(int to, double alpha) { under_way_[static_cast<std::size_t>(to)] += alpha; }
+  void arrived(int to, double alpha) { under_way_[static_cast<std::size_t>(to)] -= alpha; }
+  double under_way_to(int worker) const { return under_way_[static_cast<std::size_t>(worker)]; }
 
   double held_by(int worker) const {
     Strategy* strategy = strategies_[static_cast<std::size_t>(worker)];
@@ -60,10 +62,11 @@ class Alphas {
   }
 
   void sample() {
-    double sum = under_way_;
+    const double under_way = std::accumulate(under_way_.begin(), under_way_.end(), 0.0);
+    double sum = under_way;
     for (std::size_t worker = 0; worker < held_.size(); ++worker) sum += held_by(static_cast<int>(worker));
     ++samples_;
-    if (under_way_ > 0) ++samples_with_some_under_way_;
+    if (under_way > 0) ++samples_with_some_under_way_;
     largest_error_ = std::max(largest_error_, std::abs(sum - 1));
   }
 
@@ -74,7 +77,7 @@ class Alphas {
  private:
   std::vector<double> held_;
   std::vector<Strategy*> strategies_;
-  double under_way_ = 0;
+  std::vector<double> under_way_;  // By receiver.
   int samples_ = 0;
   int samples_with_some_under_way_ = 0;
   double largest_error_ = 0;
@@ -102,22 +105,22 @@ class SamplingEndpoint final : public fabric::Endpoint {
   }
   Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
     const double alpha = alpha_of(payload);
-    alphas_.sent(alpha);
+    alphas_.sent(to, alpha);
     alphas_.sample();
     Status status = endpoint_.send(to, tag, std::move(payload), deadline);
-    if (!status) alphas_.arrived(alpha);
+    if (!status) alphas_.arrived(to, alpha);
     return status;
   }
   Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
     alphas_.sample();
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
-    if (message) alphas_.arrived(alpha_of(message->payload));
+    if (message) alphas_.arrived(rank(), alpha_of(message->payload));
     return message;
   }
   std::optional<fabric::Message> poll(const fabric::Filter& filter) override {
     alphas_.sample();
     std::optional<fabric::Message> message = endpoint_.poll(filter);
-    if (message) alphas_.arrived(alpha_of(message->payload));
+    if (message) alphas_.arrived(rank(), alpha_of(message->payload));
     return message;
   }
   Result<std::shared_ptr<fabric::Window>> open_window(std::string_view name, std::size_t size, fabric::Rank home,
@@ -303,7 +306,9 @@ TEST(GossipProperty, TheWeightsOfGosgdAddUpToOneAtEveryMoment) {
       const GossipOutcome outcome = run_gossip(trial);
       ASSERT_EQ(outcome.failures, "") << describe(trial);
       ASSERT_LT(outcome.record.largest_error(), 1e-12) << describe(trial);
-      ASSERT_LT(std::abs(outcome.record.under_way()), 1e-12) << describe(trial) << ": models are under way after the end";
+      for (int worker = 0; worker < workers; ++worker) {
+        ASSERT_LT(std::abs(outcome.record.under_way_to(worker)), 1e-12) << describe(trial) << ": models are under way after the end";
+      }
       ASSERT_TRUE(outcome.balance.balanced) << describe(trial) << "\n" << to_text(outcome.balance);
       samples_with_some_under_way += outcome.record.samples_with_some_under_way();
       for (const auto& [reason, count] : outcome.balance.dropped) {
@@ -395,11 +400,36 @@ TEST(GossipProperty, OnlyWhatALostWorkerHeldIsGone) {
         if (trial.strategy != "gosgd") continue;
         // The lost worker's own is still on record, and so is what was under way to it.
         ASSERT_LT(outcome.record.largest_error(), 1e-12);
+        for (int worker = 0; worker < workers; ++worker) {
+          if (worker == lost) continue;
+          ASSERT_LT(std::abs(outcome.record.under_way_to(worker)), 1e-12) << "what was sent to worker " << worker << " was not mixed in";
+        }
         lost_some += outcome.failures.empty() ? 0 : 1;
       }
     }
   }
   EXPECT_GT(lost_some, 100) << "hardly anybody was lost, so this shows little";
+}
+
+// Worker 0 is through and hears that the other is lost, whose models are still on their way: they count all the same.
+TEST(GossipProperty, WhatALostWorkerHadSentIsMixedIn) {
+  GossipTrial trial{.strategy = "gosgd", .settings = {{"probability", "1"}}, .workers = 2, .steps = 5};
+  trial.adjust = [](fabric::SimOptions& sim) {
+    sim.queue_messages = 64;
+    sim.speeds = {{.ranks = fabric::RankSet{1}, .factor = 0.2}};
+    sim.compute.time_per_unit = Distribution::constant(1ms);
+    sim.network.link = {.latency = 50ms};
+    sim.delays.clear();
+    sim.faults.crashes = {{.rank = 1, .time = 18ms}};
+  };
+  const GossipOutcome outcome = run_gossip(trial, {1});
+  // Worker 1 has pushed three times, and kept an eighth of its half.
+  EXPECT_LT(std::abs(outcome.record.under_way_to(0)), 1e-12);
+  EXPECT_NEAR(outcome.alphas[1], 0.0625, 1e-12);
+  EXPECT_NEAR(outcome.alphas[0], 0.5 / 32 + 0.4375, 1e-12);
+  EXPECT_EQ(outcome.balance.applied, 3U);
+  EXPECT_EQ(outcome.balance.dropped, (std::map<std::string, std::uint64_t>{{ledger::kReceiverLost, 5}}));
+  EXPECT_TRUE(outcome.balance.balanced) << to_text(outcome.balance);
 }
 
 }  // namespace
