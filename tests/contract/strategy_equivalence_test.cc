@@ -72,7 +72,11 @@ TEST(StrategyEquivalence, OneWorkerIsPlainTrainingBitForBit) {
                                           {"dc-asgd", {{"lambda", "0"}}},
                                           {"dc-asgd", {{"lambda", "0.04"}}},
                                           {"hogwild"},
-                                          {"hogwild", {{"staleness_lr", "inverse-plus-one"}}}};
+                                          {"hogwild", {{"staleness_lr", "inverse-plus-one"}}},
+                                          {"gosgd"},
+                                          {"gosgd", {{"probability", "1"}, {"topology", "ring"}}},
+                                          {"ad-psgd"},
+                                          {"ad-psgd", {{"topology", "ring"}}}};
   for (const char* optimiser : {"sgd", "momentum", "nesterov", "adagrad", "adam"}) {
     RunConfig plain_config = small_config("sequential", 1, "threads");
     plain_config.optimiser.name = optimiser;
@@ -313,6 +317,15 @@ TEST(StrategyEquivalence, WhatMakesNoSenseIsRefusedWithTheReason) {
          c.strategy = "downpour", c.options = {{"n_push", "1.5"}};
        },
        "downpour.n_push is '1.5', but it is a whole number"},
+      {[](RunConfig& c) {
+         c.strategy = "gosgd", c.workers = 7, c.options = {{"topology", "torus"}};
+       },
+       "7 workers do not fill a torus"},
+      {[](RunConfig& c) {
+         c.strategy = "ad-psgd", c.workers = 5, c.options = {{"topology", "ring"}};
+       },
+       "on a ring of 5 workers active and passive cannot take turns, as their number is odd; use 4 or 6, or topology complete"},
+      {[](RunConfig& c) { c.strategy = "gosgd", c.codec = "topk"; }, "strategy gosgd sends weights"},
       {[](RunConfig& c) { c.strategy = "async", c.servers = 40; }, "there are 40 servers for a model of 15 parameters"}};
   for (const Refusal& refusal : refusals) {
     RunConfig config = small_config("sync", 4, "threads");

@@ -62,6 +62,18 @@ class Recorder {
     additions_.push_back({worker, offset, size});
   }
 
+  // A worker that talks to other workers: noted before a model is sent and after one is received, so that a push comes before its merge.
+  void talked(int worker, reference::Kind kind, int peer = -1) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({Time::zero(), {worker, kind, peer}});
+  }
+  // The last push of this worker found no room.
+  void take_back(int worker) {
+    const std::lock_guard lock(mutex_);
+    const auto last = std::find_if(events_.rbegin(), events_.rend(), [&](const Timed& one) { return one.event.worker == worker; });
+    events_.erase(std::next(last).base());
+  }
+
   std::vector<reference::Event> events() const {
     std::vector<Timed> sorted = events_;
     std::stable_sort(sorted.begin(), sorted.end(), [](const Timed& a, const Timed& b) { return a.time < b.time; });
@@ -156,11 +168,12 @@ class RecordingWindow final : public fabric::Window {
   std::shared_ptr<fabric::Window> window_;
 };
 
-// Passes everything on. Notes what server `server` receives and replies, and what anybody does to windows.
+// Passes everything on. Notes what server `server` receives and replies, what anybody does to windows, and the models that workers who
+// gossip send each other.
 class RecordingEndpoint final : public fabric::Endpoint {
  public:
-  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use)
-      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use) {}
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use, bool gossips)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use), gossips_(gossips) {}
 
   fabric::Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -170,15 +183,24 @@ class RecordingEndpoint final : public fabric::Endpoint {
   void pass(std::string_view point) override { endpoint_.pass(point); }
   Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
     if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
-    return endpoint_.send(to, tag, std::move(payload), deadline);
+    const bool is_model = gossips_ && !payload.bytes().empty();
+    if (is_model) recorder_.talked(rank(), reference::Kind::push, to);
+    Status sent = endpoint_.send(to, tag, std::move(payload), deadline);
+    if (is_model && !sent) recorder_.take_back(rank());
+    return sent;
   }
   bool offer(fabric::Rank to, fabric::Tag tag, fabric::Payload payload) override { return endpoint_.offer(to, tag, std::move(payload)); }
   Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
     if (is_server_ && message) recorder_.received(message->source, message->tag);
+    if (message) note_model(*message);
     return message;
   }
-  std::optional<fabric::Message> poll(const fabric::Filter& filter) override { return endpoint_.poll(filter); }
+  std::optional<fabric::Message> poll(const fabric::Filter& filter) override {
+    std::optional<fabric::Message> message = endpoint_.poll(filter);
+    if (message) note_model(*message);
+    return message;
+  }
   Result<std::shared_ptr<fabric::Window>> open_window(std::string_view name, std::size_t size, fabric::Rank home,
                                                       fabric::Deadline deadline) override {
     Result<std::shared_ptr<fabric::Window>> window = endpoint_.open_window(name, size, home, deadline);
@@ -194,10 +216,15 @@ class RecordingEndpoint final : public fabric::Endpoint {
   }
 
  private:
+  void note_model(const fabric::Message& message) {
+    if (gossips_ && !message.payload.bytes().empty()) recorder_.talked(rank(), reference::Kind::merge, message.source);
+  }
+
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
   bool is_server_;
   WindowUse use_;
+  bool gossips_;
 };
 
 // g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
@@ -270,7 +297,7 @@ struct Outcome {
   std::vector<std::vector<float>> models{};     // By worker, from the last finish().
   std::vector<std::vector<float>> replicas{};   // By worker: its weights at the end.
   std::vector<std::vector<char>> took_part{};   // By worker and step.
-  std::vector<reference::Event> events{};       // Pushes and pulls; or reads and additions.
+  std::vector<reference::Event> events{};       // Pushes and pulls; or reads and additions; or steps, pushes and merges.
   std::vector<reference::Event> exchanges{};    // With a centre at a server.
   std::vector<Recorder::Addition> additions{};  // To windows.
   std::vector<std::set<std::string>> state{};   // By rank: what it wants to find again.
@@ -320,6 +347,7 @@ class TrialRun {
         description_(registry_.find(trial.strategy)),
         settings_(description_.name, description_.options),
         roles_{.workers = trial.workers, .servers = trial.servers},
+        gossips_(trial.strategy == "gosgd" || trial.strategy == "ad-psgd"),
         ledger_(roles_.ranks(), roles_.workers, place_ranks(description_.places, roles_)) {
     for (const auto& [name, value] : trial.settings) settings_.set(name, value);
     check_use(description_, settings_, roles_, trial.codec, trial.optimiser);
@@ -335,7 +363,7 @@ class TrialRun {
       const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
                           .shows_memory = trial_.shows_memory,
                           .before_write = trial_.before_write};
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use);
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use, gossips_);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();
@@ -366,6 +394,7 @@ class TrialRun {
           gradient = trial_.gradient ? trial_.gradient(worker, step, weights) : trial_gradient(worker, step, weights, trial_.coupled);
         });
       }
+      if (gossips_) recorder_.talked(worker, reference::Kind::step);
       if (trial_.computed) trial_.computed(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
                                        .gradient = gradient,
@@ -441,6 +470,7 @@ class TrialRun {
   const Description& description_;
   Settings settings_;
   Roles roles_;
+  bool gossips_;
   ledger::Ledger ledger_;
   Recorder recorder_;
   Outcome outcome_;

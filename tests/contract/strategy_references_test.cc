@@ -246,6 +246,28 @@ TEST(StrategyReference, HogwildByHand) {
   EXPECT_THROW(hogwild(by_hand(1, 1, {{0, kRead}, {0, kAdd}})), BrokenInvariant);
 }
 
+TEST(StrategyReference, GosgdByHand) {
+  // a: 1 → 0.5, and half of its 1/2 under way. b merges before it steps: (0.5 × 1 + 0.25 × 0.5) / 0.75 = 5/6, then 5/12.
+  const Result result = gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::merge, 0}, {1, Kind::step}}));
+  expect_near(result.replicas[0], {0.5F});
+  expect_near(result.replicas[1], {5.0F / 12});
+  // b steps first: 0.5 on both sides, whatever counts how much.
+  EXPECT_EQ(gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::step}, {1, Kind::merge, 0}})).replicas[1],
+            (std::vector<float>{0.5F}));
+  EXPECT_THROW(gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::step}})), BrokenInvariant);
+  EXPECT_THROW(gosgd(by_hand(2, 1, {{0, Kind::step}, {1, Kind::step}, {1, Kind::merge, 0}})), BrokenInvariant);
+}
+
+TEST(StrategyReference, AdPsgdByHand) {
+  // b steps to 0.5 before it is asked: it answers 0.5, and both average with 1: 0.75. a then takes off half of its gradient at 1: 0.25.
+  const std::vector<Event> order{{0, kPush, 1}, {0, Kind::step}, {1, Kind::step}, {1, Kind::merge, 0}, {1, kPush, 0}, {0, Kind::merge, 1}};
+  const Result result = ad_psgd(by_hand(2, 1, order));
+  EXPECT_EQ(result.replicas, (std::vector<std::vector<float>>{{0.25F}, {0.75F}}));
+  EXPECT_EQ(ad_psgd(by_hand(1, 2, {{0, Kind::step}, {0, Kind::step}})).model, (std::vector<float>{0.25F}));
+  EXPECT_THROW(ad_psgd(by_hand(3, 1, {{0, kPush, 2}})), BrokenInvariant);
+  EXPECT_THROW(ad_psgd(by_hand(2, 1, {{0, kPush, 1}, {0, kPush, 1}})), BrokenInvariant);
+}
+
 TEST(StrategyReference, AnOrderThatEndsTooSoonOrTooLateIsRefused) {
   Schedule schedule = by_hand(2, 1, {{0, kPush}});
   EXPECT_THROW(async(schedule), BrokenInvariant);

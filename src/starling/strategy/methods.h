@@ -23,5 +23,7 @@ Description describe_hogwild();
 Description describe_dogwild();
 Description describe_all_to_all();
 Description describe_neighbours();
+Description describe_gosgd();
+Description describe_ad_psgd();
 
 }  // namespace starling::strategy

@@ -100,6 +100,8 @@ Registry Registry::built_in() {
   registry.add(describe_dogwild());
   registry.add(describe_all_to_all());
   registry.add(describe_neighbours());
+  registry.add(describe_gosgd());
+  registry.add(describe_ad_psgd());
   return registry;
 }
 

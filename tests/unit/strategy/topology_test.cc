@@ -172,6 +172,16 @@ TEST(Topology, RandomOnesJoinAllPairsAlike) {
   }
 }
 
+// Most ways to switch links of a large ring leave it in pieces.
+TEST(Topology, RandomOnesOfTwoNeighboursAreRingsInAnyOrder) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const Topology topology = Topology::make({.kind = "random", .degree = 2, .seed = seed}, 200);
+    int in_order = 0;
+    for (int worker = 1; worker < 200; ++worker) in_order += std::ranges::count(topology.neighbours(worker), worker - 1) > 0 ? 1 : 0;
+    EXPECT_LT(in_order, 20) << "seed " << seed;
+  }
+}
+
 // Not every graph of three neighbours is the circulant one in another order: triangles do occur.
 TEST(Topology, RandomOnesAreOfDifferentShapes) {
   std::set<int> triangles;
