@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <iterator>
 
 #include "starling/base/error.h"
 
@@ -122,21 +123,29 @@ Account& Ledger::account(int rank) {
   return accounts_[static_cast<std::size_t>(rank)];
 }
 
+bool Ledger::was_applied(int place, const params::UpdateId& id) const {
+  return std::any_of(accounts_.begin(), accounts_.end(), [&](const Account& one) {
+    return std::any_of(one.applied_.begin(), one.applied_.end(), [&](const Account::Applied& applied) {
+      return applied.place == place && applied.updates[id.origin].contains(id.number);
+    });
+  });
+}
+
 void Ledger::write_off(const std::vector<int>& lost) {
-  for (const int origin : lost) {
-    Account& own = account(origin);
-    std::vector<params::NumberSet> meant;
-    for (const int place : places_) meant.push_back(meant_for(place, own));
-    for (std::uint64_t number = 1; number <= own.produced_; ++number) {
-      const bool everywhere = std::all_of(places_.begin(), places_.end(), [&](const int& place) {
-        return !meant[static_cast<std::size_t>(&place - places_.data())].contains(number) ||
-               std::any_of(accounts_.begin(), accounts_.end(), [&](const Account& one) {
-                 return std::any_of(one.applied_.begin(), one.applied_.end(), [&](const Account::Applied& applied) {
-                   return applied.place == place && applied.updates[origin].contains(number);
-                 });
-               });
-      });
-      if (!everywhere) own.dropped({.origin = origin, .number = number}, kSenderLost);
+  const auto is_lost = [&](int rank) { return std::find(lost.begin(), lost.end(), rank) != lost.end(); };
+  for (Account& own : accounts_) {
+    const int origin = own.rank_;
+    // Of a rank that is there, only what a lost one should have got.
+    std::vector<int> places;
+    std::copy_if(places_.begin(), places_.end(), std::back_inserter(places), [&](int place) { return is_lost(origin) || is_lost(place); });
+    for (const int place : places) {
+      const params::NumberSet meant = meant_for(place, own);
+      for (const params::NumberSet::Range& range : meant.ranges()) {
+        for (std::uint64_t number = range.first; number <= range.last; ++number) {
+          const params::UpdateId id{.origin = origin, .number = number};
+          if (!was_applied(place, id)) own.dropped(id, is_lost(origin) ? kSenderLost : kReceiverLost);
+        }
+      }
     }
   }
 }

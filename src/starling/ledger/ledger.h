@@ -161,8 +161,8 @@ class Ledger {
   // error. May be called at any time when all updates under way have arrived, and again later.
   Balance close(const std::vector<int>& lost) const;
 
-  // Enters what these ranks, which are lost, have produced and never delivered as dropped for good: so that a run can go on with a new rank
-  // in their place.
+  // Enters what these ranks, which are lost, have produced and never delivered, and what was meant for them and they never applied, as
+  // dropped for good: so that a run can go on with a new rank in their place. May be called when all other updates have arrived.
   void write_off(const std::vector<int>& lost);
 
   // For checkpoints, when nothing is under way: as JSON. Throws UserError if the text is no such thing or of another run, and then changes
@@ -181,6 +181,7 @@ class Ledger {
   void add_origin(const OriginBooks& books, const std::vector<bool>& lost, Balance& balance, Errors& errors) const;
   void add_time(Balance& balance) const;
   bool is_place(int rank) const;
+  bool was_applied(int place, const params::UpdateId& id) const;
   params::NumberSet meant_for(int place, const Account& origin) const;
 
   int workers_;

@@ -425,6 +425,7 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
       worker->batches.align(stream_->position());
       worker->state.progress = worker->batches.progress();
       worker->state.order = worker->batches.order();
+      publish(*worker);
     }
   }
   std::vector<int> lost;

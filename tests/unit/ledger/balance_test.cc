@@ -324,5 +324,24 @@ TEST(BalanceText, SumsUpManyWorkers) {
   EXPECT_NE(text.find("100 workers: 10 to 11 steps, compute 1 s to 3 s, waiting 1 s, communication 0 s\n"), std::string::npos) << text;
 }
 
+// A lost rank is a place, too: what others had meant for it alone is dropped for good, and no more than that.
+TEST(WriteOff, CoversWhatWasMeantForALostRank) {
+  Ledger ledger(3, 3, {0, 1, 2});
+  const std::vector<int> to_one{1};
+  const std::vector<int> to_two{2};
+  const std::vector<int> to_both{1, 2};
+  ledger.account(1).applied_fresh(ledger.account(0).produced_for(to_one));
+  (void)ledger.account(0).produced_for(to_one);  // Under way when rank 1 is lost.
+  ledger.account(2).applied_fresh(ledger.account(0).produced_for(to_two));
+  ledger.account(2).applied_fresh(ledger.account(0).produced_for(to_both));
+  (void)ledger.account(1).produced_for(to_two);
+  ledger.write_off({1});
+  const Balance balance = ledger.close({});  // In the run that goes on nobody is lost.
+  EXPECT_TRUE(balance.balanced) << to_text(balance);
+  EXPECT_EQ(balance.produced, 5U);
+  EXPECT_EQ(balance.applied, 2U);
+  EXPECT_EQ(balance.dropped, (Drops{{kReceiverLost, 2}, {kSenderLost, 1}}));
+}
+
 }  // namespace
 }  // namespace starling::ledger

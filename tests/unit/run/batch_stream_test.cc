@@ -25,7 +25,7 @@ std::vector<std::uint32_t> first_numbers(std::size_t count) {
 }
 
 TEST(BatchStream, GivesEverySampleOnceInAnEpochAndPausesWhenToldTo) {
-  const optim::Schedule schedule({.batch = 7, .epochs = 2});
+  const optim::Schedule schedule({.epochs = 2, .batch = 7});
   std::uint64_t limit = 3;
   BatchStream stream(first_numbers(20), 1, schedule, [&](const BatchStream::Position& position) { return position.number < limit; });
   std::multiset<std::uint32_t> seen;
@@ -45,7 +45,7 @@ TEST(BatchStream, GivesEverySampleOnceInAnEpochAndPausesWhenToldTo) {
 }
 
 TEST(BatchStream, HasTheOrderOfOneWorkerAlone) {
-  const optim::Schedule schedule({.batch = 8, .epochs = 1});
+  const optim::Schedule schedule({.epochs = 1, .batch = 8});
   BatchStream stream(first_numbers(50), 9, schedule, [](const auto& position) { return position.epoch < 2; });
   data::BatchOrder order(first_numbers(50), 9, 0);
   while (const auto batch = stream.next()) {
