@@ -291,8 +291,8 @@ void validate(const RunConfig& config, const strategy::Registry& registry) {
   }
   const strategy::Roles roles = config.roles(description);
   if (config.fabric.sim.ranks != 1 && config.fabric.sim.ranks != roles.ranks()) {
-    throw UserError(fmt::format("fabric.ranks is {}, but {} workers, {} servers and {} generators are {} ranks: leave it out",
-                                config.fabric.sim.ranks, roles.workers, roles.servers, roles.generators, roles.ranks()));
+    throw UserError(fmt::format("fabric.ranks is {}, but {} workers and {} servers{} are {} ranks: leave it out", config.fabric.sim.ranks,
+                                roles.workers, roles.servers, roles.generators > 0 ? " and a generator" : "", roles.ranks()));
   }
   if (config.schedule.two_stage && config.codec.starts_with("dgc")) {
     throw UserError(

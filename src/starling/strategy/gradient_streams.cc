@@ -52,10 +52,15 @@ Status GradientStreams::start(std::span<float> /*weights*/, std::span<const floa
   return {};
 }
 
-Status GradientStreams::prepare(std::span<float> weights) {
+Status GradientStreams::drain(std::span<float> weights) {
   const fabric::Filter filter = fabric::anything();
   while (std::optional<Message> message = endpoint().poll(filter)) STARLING_TRY(receive(std::move(*message)));
   apply_arrived(weights);
+  return {};
+}
+
+Status GradientStreams::prepare(std::span<float> weights) {
+  STARLING_TRY(drain(weights));
   computed_on_.version = version_;
   computed_on_.contents = context().account.contents();
   return {};
@@ -90,6 +95,7 @@ Status GradientStreams::exchange(const Step& step) {
 }
 
 Status GradientStreams::finish(std::span<float> weights, std::span<float> model) {
+  STARLING_TRY(drain(weights));  // Before this worker waits for room, as before every gradient.
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
     std::vector<std::uint64_t> words{context().account.produced_count()};
     words.insert(words.end(), unsent_[i].begin(), unsent_[i].end());
@@ -98,21 +104,20 @@ Status GradientStreams::finish(std::span<float> weights, std::span<float> model)
         endpoint().send(options_.peers[i], tag_in(context(), kEnd), fabric::Payload::copy_of(std::span<const std::uint64_t>(words)));
     if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
   }
-  while (waits_for_any()) {
-    const fabric::Filter filter{.departures_seen = endpoint().departures().size()};
-    if (!waits_for_any()) break;  // Somebody departed just now.
+  while (ended_.size() < options_.peers.size()) {
+    fabric::Filter filter{.departures_seen = endpoint().departures().size()};
+    // Of somebody who is gone only that is awaited which is still under way.
+    if (const std::optional<Rank> gone = somebody_gone()) filter = fabric::from(*gone);
     Result<Message> message = context().patience.receive(endpoint(), filter);
     if (message) {
       STARLING_TRY(receive(std::move(*message)));
       apply_arrived(weights);
     } else if (message.failure().kind != FailureKind::peer_lost) {
       return message.failure();
+    } else if (filter.source != fabric::kAnyRank) {
+      ended_.insert(filter.source);
     }
   }
-  // What somebody who is gone had sent.
-  const fabric::Filter filter = fabric::anything();
-  while (std::optional<Message> message = endpoint().poll(filter)) STARLING_TRY(receive(std::move(*message)));
-  apply_arrived(weights);
   ended_.clear();
   std::copy(weights.begin(), weights.end(), model.begin());
   return {};
@@ -205,9 +210,10 @@ params::UpdateId GradientStreams::produce() {
   return options_.addressed ? context().account.produced_for(places_) : context().account.produced();
 }
 
-bool GradientStreams::waits_for_any() const {
-  return std::any_of(options_.peers.begin(), options_.peers.end(),
-                     [&](Rank peer) { return !ended_.contains(peer) && endpoint().peer(peer) == fabric::PeerState::alive; });
+std::optional<Rank> GradientStreams::somebody_gone() const {
+  const auto found = std::find_if(options_.peers.begin(), options_.peers.end(),
+                                  [&](Rank peer) { return !ended_.contains(peer) && endpoint().peer(peer) != fabric::PeerState::alive; });
+  return found == options_.peers.end() ? std::nullopt : std::optional(*found);
 }
 
 std::vector<Rank> others(const Roles& roles, Rank rank) {

@@ -10,8 +10,8 @@
 // Messages between two ranks keep their order, so what has not come when the end of a stream has come never will: it is entered as lost.
 //
 // Why senders that wait for room cannot wait for each other in a circle: a worker that waits has applied everything that had come before
-// its last gradient. A queue to it that is full since then holds gradients of a worker that has itself applied everything in between, and
-// so on round the circle: each would have begun its last gradient later than the next, which cannot be.
+// its last gradient (or its end). A queue to it that is full since then holds gradients of a worker that has itself applied everything in
+// between, and so on round the circle: each would have begun its last gradient later than the next, which cannot be.
 #pragma once
 
 #include <memory>
@@ -56,13 +56,14 @@ class GradientStreams : public Strategy {
     bool first_stage;
   };
 
+  Status drain(std::span<float> weights);
   Status receive(fabric::Message message);
   Status end_of(fabric::Rank peer, const fabric::Payload& payload);
   void apply_arrived(std::span<float> weights);
   void apply(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage);
   Status send(const tensor::Outgoing& outgoing, const params::UpdateId& id);
   params::UpdateId produce();
-  bool waits_for_any() const;
+  std::optional<fabric::Rank> somebody_gone() const;  // Whose stream has not ended.
 
   StreamOptions options_;
   std::vector<int> places_;  // Of an update, where it is not meant for all.

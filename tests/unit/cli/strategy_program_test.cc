@@ -58,8 +58,9 @@ std::vector<std::string> names() {
 
 TEST_F(StrategyProgram, StrategiesAreListedOnePerLineWithTheNameFirst) {
   EXPECT_EQ(run("strategies").code, 0);
-  EXPECT_EQ(names(), (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd",
-                                               "easgd", "ea-msgd", "ea-wild", "hogwild"}));
+  EXPECT_EQ(names(),
+            (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd", "easgd",
+                                      "ea-msgd", "ea-wild", "hogwild", "dogwild", "all-to-all", "neighbours", "gosgd", "ad-psgd", "ist"}));
 }
 
 TEST_F(StrategyProgram, AStrategyIsExplained) {

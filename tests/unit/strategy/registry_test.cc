@@ -39,8 +39,9 @@ TEST(Registry, HasTheSpectrumInItsOrder) {
   std::vector<std::string> names;
   const Registry registry = Registry::built_in();
   for (const Description& description : registry.all()) names.push_back(description.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd",
-                                             "easgd", "ea-msgd", "ea-wild", "hogwild"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd", "easgd",
+                                      "ea-msgd", "ea-wild", "hogwild", "dogwild", "all-to-all", "neighbours", "gosgd", "ad-psgd", "ist"}));
 }
 
 TEST(Registry, EveryDescriptionIsComplete) {
@@ -108,7 +109,8 @@ TEST(Registry, LockstepMayDependOnTheSettings) {
     return in_lockstep(description, settings);
   };
   for (const char* name : {"sequential", "sync", "local-sgd", "fedavg"}) EXPECT_TRUE(in_step(name)) << name;
-  for (const char* name : {"ssp", "async", "downpour", "agn", "dc-asgd", "easgd", "ea-msgd", "ea-wild", "hogwild"})
+  for (const char* name : {"ssp", "async", "downpour", "agn", "dc-asgd", "easgd", "ea-msgd", "ea-wild", "hogwild", "dogwild", "all-to-all",
+                           "neighbours", "gosgd", "ad-psgd", "ist"})
     EXPECT_FALSE(in_step(name)) << name;
   EXPECT_TRUE(in_step("ea-wild", {{"group", "2"}}));
 }
