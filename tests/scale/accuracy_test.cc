@@ -19,7 +19,7 @@ namespace {
 TrainResult train(const RunConfig& config) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   const ReplicaSet replicas(config, dataset);
-  Trainer trainer(config, replicas.pointers(), dataset, {});
+  Trainer trainer(config, replicas.pointers(), dataset, {.viewers = replicas.viewers()});
   trainer.run();
   return trainer.result();
 }

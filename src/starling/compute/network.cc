@@ -396,6 +396,9 @@ std::string narrow(const Network& network, std::span<const int> widths) {
       elements.emplace_back(layer.batch_statistics ? "batchnorm batch" : "batchnorm");
     } else if (layer.kind == LayerKind::dropout) {
       elements.push_back(fmt::format("dropout {}", layer.rate));
+    } else if (layer.kind == LayerKind::maxpool || layer.kind == LayerKind::avgpool) {
+      elements.push_back(fmt::format("{} {} stride {}{}", layer.kind == LayerKind::maxpool ? "maxpool" : "avgpool", layer.kernel_height,
+                                     layer.stride, layer.ceil ? " ceil" : ""));
     } else {
       const bool activation = layer.kind == LayerKind::relu || layer.kind == LayerKind::tanh || layer.kind == LayerKind::sigmoid;
       STARLING_CHECK(activation, fmt::format("'{}' has layers that cannot be made narrower", network.text));

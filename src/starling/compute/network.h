@@ -60,7 +60,7 @@ void initialise(const Network& network, std::uint64_t seed, std::span<float> wei
 Network parse_network(const std::string& model, const Problem& problem);
 
 // The text of the same network with so many units in its hidden layers, which are all dense ones but the last. Precondition (checked): it
-// has nothing but dense and element-wise layers, and there is a positive width for each hidden one.
+// has no convolutions, and there is a positive width for each hidden one.
 std::string narrow(const Network& network, std::span<const int> widths);
 
 // Whether parse_network would read it as a name or a text; it may still be a wrong one.

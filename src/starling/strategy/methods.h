@@ -19,5 +19,6 @@ Description describe_dc_asgd();
 Description describe_easgd();
 Description describe_ea_msgd();
 Description describe_ea_wild();
+Description describe_ist();
 
 }  // namespace starling::strategy

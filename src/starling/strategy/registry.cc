@@ -93,6 +93,7 @@ Registry Registry::built_in() {
   registry.add(describe_easgd());
   registry.add(describe_ea_msgd());
   registry.add(describe_ea_wild());
+  registry.add(describe_ist());
   return registry;
 }
 

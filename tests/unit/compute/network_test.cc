@@ -116,6 +116,8 @@ TEST(Network, NarrowKeepsAllButTheWidths) {
   EXPECT_EQ(same.operations_per_sample(), network.operations_per_sample());
   const Problem numbers{.input = {4, 1, 1}, .outputs = 2, .labels = false};
   EXPECT_EQ(narrow(parse_network("mlp:4-6-2", numbers), std::vector<int>{3}), "dense 3, relu, dense 2, mse");
+  EXPECT_EQ(narrow(parse_network("maxpool 3 stride 2 ceil, avgpool 2, dense 20, tanh, dense 10", kImages), std::vector<int>{5}),
+            "maxpool 3 stride 2 ceil, avgpool 2 stride 2, dense 5, tanh, dense 10, cross-entropy");
   EXPECT_EQ(narrow(parse_network("softmax", kImages), std::vector<int>{}), "dense 10, cross-entropy");
 }
 
