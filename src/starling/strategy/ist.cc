@@ -173,6 +173,7 @@ class Coordinator final : public Ist {
     deal_masks();
     if (!has_started() && settings().choice("unowned") == "zero") masks_->clear_unowned(model_);
     parts_.resize(static_cast<std::size_t>(workers()));
+    expect_all();
     for (Rank worker = 0; worker < workers(); ++worker) {
       const std::span<float> part = resized(part_of(worker), (*masks_)[worker].size());
       (*masks_)[worker].take(model_, part);
@@ -187,6 +188,7 @@ class Coordinator final : public Ist {
       const params::UpdateId id = produce_if_moved();
       if (id.number > 0) take_own_part(id, weights);
       STARLING_TRY(wait_for_last_parts());
+      expect_all();
       mix();
       own_mask().take(model_, weights);
     }
@@ -295,10 +297,13 @@ class Coordinator final : public Ist {
     (void)send(worker, kMerged, shared_with(worker), stamp_for(worker, number), fabric::Deadline::after(Duration::zero()));
   }
 
-  // Until every worker that is still there has sent its last. Those that still train are merged meanwhile.
-  Status wait_for_last_parts() {
+  void expect_all() {
     is_done_.assign(parts_.size(), 0);
     is_done_[kCoordinator] = 1;
+  }
+
+  // Until every worker that is still there has sent its last. Those that still train are merged meanwhile.
+  Status wait_for_last_parts() {
     std::size_t seen = 0;
     for (;;) {
       const std::vector<fabric::Departure> departures = endpoint().departures();
@@ -349,7 +354,7 @@ class Coordinator final : public Ist {
   std::optional<Masks> masks_;             // Of the present deal.
   std::vector<float> model_;               // What has been merged.
   std::vector<std::vector<float>> parts_;  // By worker: the latest that has come.
-  std::vector<char> is_done_;              // By worker, while this one finishes.
+  std::vector<char> is_done_;              // By worker: its last part of this stretch has come, or it is gone.
   std::vector<float> shared_;
 };
 
