@@ -141,11 +141,14 @@ class Ist : public Strategy {
     return std::optional<Incoming>(std::move(*incoming));
   }
 
-  // Waits as long as others get on.
+  // Waits as long as others get on. What the coordinator told before it sent the result is read and left: unread, it would take the room
+  // that the result needs.
   Result<Incoming> receive(Rank from, fabric::Tag kind, std::size_t size) {
     for (;;) {
-      Result<Message> message = context().patience.receive(endpoint(), fabric::from(from, tag(kind)));
+      Result<Message> message =
+          context().patience.receive(endpoint(), kind == kResult ? fabric::from(from) : fabric::from(from, tag(kind)));
       if (!message) return message.failure();
+      if (message->tag != tag(kind)) continue;
       Result<std::optional<Incoming>> incoming = read(std::move(*message), size);
       if (!incoming) return incoming.failure();
       if (*incoming) return std::move(**incoming);
@@ -385,7 +388,6 @@ class Member final : public Ist {
     mask_.take(model, weights);
     known_ = std::move(result->stamp);
     pushed_.clear();
-    while (endpoint().poll(fabric::from(kCoordinator, tag(kMerged)))) continue;  // It came before the result, which says more.
     return {};
   }
 

@@ -40,7 +40,7 @@ TEST(Registry, HasTheSpectrumInItsOrder) {
   const Registry registry = Registry::built_in();
   for (const Description& description : registry.all()) names.push_back(description.name);
   EXPECT_EQ(names, (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd",
-                                             "easgd", "ea-msgd", "ea-wild"}));
+                                             "easgd", "ea-msgd", "ea-wild", "ist"}));
 }
 
 TEST(Registry, EveryDescriptionIsComplete) {
