@@ -1,12 +1,15 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on two workers, side by side in one run: Starling's own one worker, sync, an asynchronous server and EA-wild, and PyTorch's
-// DistributedDataParallel in two processes with gloo. The columns take turns, round after round; medians are printed. A step is the
-// gradient of a batch of 64 per worker, momentum, and the exchange.
+// Training on two workers, side by side in one run: Starling's own one worker, sync, an asynchronous server, EA-wild and Hogwild!; and
+// PyTorch's DistributedDataParallel in two processes with gloo, and its Hogwild! in two processes with a model in shared memory. The
+// columns take turns, round after round; medians are printed. A step is the gradient of a batch of 64 per worker, momentum, and the
+// exchange.
 #include <fmt/format.h>
 
 #include <csignal>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -29,8 +32,18 @@ struct Column {
   int workers;
 };
 // "alone" are two workers that never exchange anything: what the two cores can do together.
-constexpr Column kColumns[] = {
-    {"1 worker", "sequential", 1}, {"alone", "local-sgd", 2}, {"sync", "sync", 2}, {"async", "async", 2}, {"ea-wild", "ea-wild", 2}};
+constexpr Column kColumns[] = {{"1 worker", "sequential", 1}, {"alone", "local-sgd", 2}, {"sync", "sync", 2},
+                               {"async", "async", 2},         {"ea-wild", "ea-wild", 2}, {"hogwild", "hogwild", 2}};
+
+// The programs beside us, each with what it is to be compared with.
+struct Other {
+  const char* name;
+  const char* script;
+  const char* column;
+  const char* own;
+};
+constexpr Other kOthers[] = {{"ddp", "strategies_ddp.py", "DDP", "sync"},
+                             {"torch-hogwild", "strategies_hogwild.py", "t. hogwild", "hogwild"}};
 
 double samples_per_second(const Column& column, const std::string& model, const data::Dataset& dataset) {
   run::RunConfig config;
@@ -64,40 +77,55 @@ double ledger_seconds_per_update() {
   return seconds_since(begin) / kUpdates;
 }
 
-void run_model(const std::string& model, std::size_t samples, Rival& ddp) {
-  data::Dataset dataset;
-  dataset.name = "random";
-  dataset.train = random_images(samples);
+using Rivals = std::vector<std::unique_ptr<Rival>>;
+
+std::map<std::string, double> medians_of(const std::string& model, const data::Dataset& dataset, Rivals& rivals) {
   std::map<std::string, std::vector<double>> results;
   for (int round = 0; round < kRounds; ++round) {
     for (const Column& column : kColumns) results[column.name].push_back(samples_per_second(column, model, dataset));
-    for (const auto& [name, value] : ddp.measure(model, kBatch, kSecondsPerRound)) results[name].push_back(value);
+    for (const std::unique_ptr<Rival>& rival : rivals) {
+      for (const auto& [name, value] : rival->measure(model, kBatch, kSecondsPerRound)) results[name].push_back(value);
+    }
   }
-  const double own = median(results["1 worker"]);
-  const double other = results.contains("ddp") ? median(results["ddp"]) : 0;
+  std::map<std::string, double> medians;
+  for (const auto& [name, values] : results) medians[name] = median(values);
+  return medians;
+}
+
+void run_model(const std::string& model, std::size_t samples, Rivals& rivals) {
+  data::Dataset dataset;
+  dataset.name = "random";
+  dataset.train = random_images(samples);
+  const std::map<std::string, double> speeds = medians_of(model, dataset, rivals);
   fmt::print("{:<22}", model);
-  for (const Column& column : kColumns) fmt::print("{:>10.0f}", median(results[column.name]));
-  fmt::print("{:>10}", other > 0 ? fmt::format("{:.0f}", other) : "-");
-  for (const Column& column : kColumns) {
-    if (column.workers > 1) fmt::print("{:>10.2f}", median(results[column.name]) / own);
+  for (const Column& column : kColumns) fmt::print("{:>10.0f}", speeds.at(column.name));
+  for (const Other& other : kOthers) {
+    fmt::print("{:>12}", speeds.contains(other.name) ? fmt::format("{:.0f}", speeds.at(other.name)) : "-");
   }
-  fmt::print("{:>12}\n", other > 0 ? fmt::format("{:.2f}", median(results["sync"]) / other) : "-");
+  fmt::print("\n{:<22}{:>10}", "  times one worker", "");
+  for (const Column& column : kColumns) {
+    if (column.workers > 1) fmt::print("{:>10.2f}", speeds.at(column.name) / speeds.at("1 worker"));
+  }
+  fmt::print("\n");
+  for (const Other& other : kOthers) {
+    if (!speeds.contains(other.name)) continue;
+    fmt::print("  {} is {:.2f} times {}\n", other.own, speeds.at(other.own) / speeds.at(other.name), other.column);
+  }
   std::fflush(stdout);
 }
 
 void run(const std::string& folder) {
-  Rival ddp({"/usr/bin/python3", folder + "/strategies_ddp.py"});
-  print_load("before");
-  fmt::print("\ntwo workers, batch {} each{:>73}\n", kBatch, "times the own one worker");
-  fmt::print("{:<22}", "samples per second");
-  for (const Column& column : kColumns) fmt::print("{:>10}", column.name);
-  fmt::print("{:>10}", "DDP");
-  for (const Column& column : kColumns) {
-    if (column.workers > 1) fmt::print("{:>10}", column.name);
+  Rivals rivals;
+  for (const Other& other : kOthers) {
+    rivals.push_back(std::make_unique<Rival>(std::vector<std::string>{"/usr/bin/python3", fmt::format("{}/{}", folder, other.script)}));
   }
-  fmt::print("{:>12}\n", "sync / DDP");
-  run_model("lenet5", 300 * kBatch, ddp);
-  run_model("mlp:784-1000-1000-10", 60 * kBatch, ddp);
+  print_load("before");
+  fmt::print("\ntwo workers, batch {} each\n{:<22}", kBatch, "samples per second");
+  for (const Column& column : kColumns) fmt::print("{:>10}", column.name);
+  for (const Other& other : kOthers) fmt::print("{:>12}", other.column);
+  fmt::print("\n");
+  run_model("lenet5", 300 * kBatch, rivals);
+  run_model("mlp:784-1000-1000-10", 60 * kBatch, rivals);
   const double ledger = ledger_seconds_per_update();
   fmt::print("\nthe ledger: {:.0f} ns per update\n\n", 1e9 * ledger);
   print_load("after");

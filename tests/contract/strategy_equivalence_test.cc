@@ -70,7 +70,13 @@ TEST(StrategyEquivalence, OneWorkerIsPlainTrainingBitForBit) {
                                           {"downpour", {{"n_push", "1"}, {"n_fetch", "1"}}},
                                           {"agn", {{"k", "1"}}},
                                           {"dc-asgd", {{"lambda", "0"}}},
-                                          {"dc-asgd", {{"lambda", "0.04"}}}};
+                                          {"dc-asgd", {{"lambda", "0.04"}}},
+                                          {"hogwild"},
+                                          {"hogwild", {{"staleness_lr", "inverse-plus-one"}}},
+                                          {"gosgd"},
+                                          {"gosgd", {{"probability", "1"}, {"topology", "ring"}}},
+                                          {"ad-psgd"},
+                                          {"ad-psgd", {{"topology", "ring"}}}};
   for (const char* optimiser : {"sgd", "momentum", "nesterov", "adagrad", "adam"}) {
     RunConfig plain_config = small_config("sequential", 1, "threads");
     plain_config.optimiser.name = optimiser;
@@ -98,7 +104,8 @@ TEST(StrategyEquivalence, OneWorkerIsPlainTrainingBitForBitWithASchedule) {
   };
   RunConfig plain = configured("sequential");
   const std::vector<float> expected = expect_trained(plain).model;
-  for (const char* strategy : {"sync", "async", "ssp"}) EXPECT_EQ(expect_trained(configured(strategy)).model, expected) << strategy;
+  for (const char* strategy : {"sync", "async", "ssp", "hogwild"})
+    EXPECT_EQ(expect_trained(configured(strategy)).model, expected) << strategy;
   plain.optimiser.weight_decay = 0.01;
   const std::vector<float> decayed = expect_trained(plain).model;
   EXPECT_NE(decayed, expected);
@@ -229,7 +236,7 @@ TEST(StrategyEquivalence, DcAsgdWithoutCompensationIsThePlainServerBitForBit) {
 TEST(StrategyEquivalence, AStalenessAwareRateMakesStaleStepsSmaller) {
   RunConfig config = uneven(small_config("async", 4, "sim"));
   config.optimiser.name = "sgd";
-  const Trained none = expect_trained(config);
+  const Trained none = expect_trained(with(config, {{"staleness_lr", "none"}}));
   const Trained inverse = expect_trained(with(config, {{"staleness_lr", "inverse"}}));
   const Trained plus_one = expect_trained(with(config, {{"staleness_lr", "inverse-plus-one"}}));
   const auto length = [](const Trained& trained) {
@@ -239,6 +246,7 @@ TEST(StrategyEquivalence, AStalenessAwareRateMakesStaleStepsSmaller) {
   };
   EXPECT_LT(length(inverse), length(none));
   EXPECT_LT(length(plus_one), length(inverse));
+  EXPECT_EQ(expect_trained(config).model, inverse.model) << "inverse is the default";
 }
 
 TEST(StrategyEquivalence, EveryCodecRunsAndItsBooksBalance) {
@@ -288,6 +296,7 @@ TEST(StrategyEquivalence, WhatMakesNoSenseIsRefusedWithTheReason) {
       {[](RunConfig& c) { c.strategy = "async", c.servers = 2, c.optimiser.clip_norm = 1; }, "--clip-norm needs the norm of whole"},
       {[](RunConfig& c) { c.strategy = "easgd", c.codec = "topk"; }, "strategy easgd sends weights, not gradients or differences"},
       {[](RunConfig& c) { c.strategy = "ea-wild", c.codec = "fp16"; }, "strategy ea-wild sends weights"},
+      {[](RunConfig& c) { c.strategy = "hogwild", c.codec = "fp16"; }, "strategy hogwild adds to shared memory, where nobody could decode"},
       {[](RunConfig& c) { c.strategy = "sequential", c.workers = 1, c.codec = "fp16"; }, "strategy sequential sends nothing"},
       {[](RunConfig& c) { c.strategy = "local-sgd", c.codec = "dgc"; }, "corrects the momentum of gradients, but strategy local-sgd"},
       {[](RunConfig& c) { c.codec = "dgc", c.optimiser.name = "adam"; }, "which fits --optimizer sgd, momentum or nesterov, not adam"},
@@ -308,6 +317,15 @@ TEST(StrategyEquivalence, WhatMakesNoSenseIsRefusedWithTheReason) {
          c.strategy = "downpour", c.options = {{"n_push", "1.5"}};
        },
        "downpour.n_push is '1.5', but it is a whole number"},
+      {[](RunConfig& c) {
+         c.strategy = "gosgd", c.workers = 7, c.options = {{"topology", "torus"}};
+       },
+       "7 workers do not fill a torus"},
+      {[](RunConfig& c) {
+         c.strategy = "ad-psgd", c.workers = 5, c.options = {{"topology", "ring"}};
+       },
+       "on a ring of 5 workers active and passive cannot take turns, as their number is odd; use 4 or 6, or topology complete"},
+      {[](RunConfig& c) { c.strategy = "gosgd", c.codec = "topk"; }, "strategy gosgd sends weights"},
       {[](RunConfig& c) { c.strategy = "async", c.servers = 40; }, "there are 40 servers for a model of 15 parameters"}};
   for (const Refusal& refusal : refusals) {
     RunConfig config = small_config("sync", 4, "threads");

@@ -21,6 +21,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -56,6 +57,22 @@ class Recorder {
     events_.push_back({time, {worker, kind}});
   }
   std::mutex& window_mutex() { return window_mutex_; }
+  void added(int worker, std::size_t offset, std::size_t size) {
+    const std::lock_guard lock(mutex_);
+    additions_.push_back({worker, offset, size});
+  }
+
+  // A worker that talks to other workers: noted before a model is sent and after one is received, so that a push comes before its merge.
+  void talked(int worker, reference::Kind kind, int peer = -1) {
+    const std::lock_guard lock(mutex_);
+    events_.push_back({Time::zero(), {worker, kind, peer}});
+  }
+  // The last push of this worker found no room.
+  void take_back(int worker) {
+    const std::lock_guard lock(mutex_);
+    const auto last = std::find_if(events_.rbegin(), events_.rend(), [&](const Timed& one) { return one.event.worker == worker; });
+    events_.erase(std::next(last).base());
+  }
 
   // Rank `rank` is about to exchange its gradient `step`, and takes messages until it is about to exchange the next.
   void at_step(int rank, int step) {
@@ -75,6 +92,15 @@ class Recorder {
     for (const Timed& event : sorted) result.push_back(event.event);
     return result;
   }
+  struct Addition {
+    int worker = 0;
+    std::size_t offset = 0;
+    std::size_t size = 0;
+
+    bool operator==(const Addition&) const = default;
+  };
+  // To windows, by worker as it made them.
+  const std::vector<Addition>& additions() const { return additions_; }
   // Of a worker and a centre at a server: when the server has replied.
   const std::vector<reference::Event>& exchanges() const { return exchanges_; }
 
@@ -96,13 +122,21 @@ class Recorder {
   std::map<int, std::vector<reference::Taken>> taken_;
   std::vector<Timed> events_;
   std::vector<reference::Event> exchanges_;
+  std::vector<Addition> additions_;
 };
 
-// Passes everything on, and notes reads and additions of more than one component.
+// How windows are used in a trial.
+struct WindowUse {
+  bool one_at_a_time = false;  // Under the recorder's mutex.
+  bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes.
+};
+
+// Passes everything on, and notes reads of everything, numbers that are taken, and additions.
 class RecordingWindow final : public fabric::Window {
  public:
-  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, bool one_at_a_time, std::shared_ptr<fabric::Window> window)
-      : endpoint_(endpoint), recorder_(recorder), one_at_a_time_(one_at_a_time), window_(std::move(window)) {}
+  RecordingWindow(fabric::Endpoint& endpoint, Recorder& recorder, const WindowUse& use, std::shared_ptr<fabric::Window> window)
+      : endpoint_(endpoint), recorder_(recorder), use_(use), window_(std::move(window)) {}
 
   const std::string& name() const override { return window_->name(); }
   fabric::Rank home() const override { return window_->home(); }
@@ -114,41 +148,45 @@ class RecordingWindow final : public fabric::Window {
     return noted(reference::Kind::read, [&] { return window_->read(offset, to, deadline); });
   }
   Status write(std::size_t offset, std::span<const float> from, fabric::Deadline deadline) override {
+    if (use_.before_write > Duration::zero()) endpoint_.sleep(use_.before_write);
     return window_->write(offset, from, deadline);
   }
   Status add(std::size_t offset, std::span<const float> values, fabric::Deadline deadline) override {
+    recorder_.added(endpoint_.rank(), offset, values.size());
     return noted(reference::Kind::add, [&] { return window_->add(offset, values, deadline); });
   }
+  std::span<float> shared_memory() override { return use_.shows_memory ? window_->shared_memory() : std::span<float>{}; }
   Result<float> fetch_add(std::size_t offset, float value, fabric::Deadline deadline) override {
-    return window_->fetch_add(offset, value, deadline);
+    return noted(reference::Kind::number, [&] { return window_->fetch_add(offset, value, deadline); });
   }
 
  private:
   template <class Operation>
-  Status noted(reference::Kind kind, Operation operation) {
-    if (one_at_a_time_) {
+  std::invoke_result_t<Operation> noted(reference::Kind kind, Operation operation) {
+    if (use_.one_at_a_time) {
       const std::lock_guard lock(recorder_.window_mutex());
-      Status status = operation();
+      auto result = operation();
       recorder_.took_effect(Time::zero(), endpoint_.rank(), kind);
-      return status;
+      return result;
     }
     const Time begin = endpoint_.now();
-    Status status = operation();
+    auto result = operation();
     recorder_.took_effect(begin + (endpoint_.now() - begin) / 2, endpoint_.rank(), kind);
-    return status;
+    return result;
   }
 
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
-  bool one_at_a_time_;
+  WindowUse use_;
   std::shared_ptr<fabric::Window> window_;
 };
 
-// Passes everything on. Notes what server `server` receives and replies, and what anybody does to windows.
+// Passes everything on. Notes what server `server` receives and replies, what anybody does to windows, and the models that workers who
+// gossip send each other.
 class RecordingEndpoint final : public fabric::Endpoint {
  public:
-  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, bool on_threads)
-      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), on_threads_(on_threads) {}
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use, bool gossips)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use), gossips_(gossips) {}
 
   fabric::Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -158,18 +196,24 @@ class RecordingEndpoint final : public fabric::Endpoint {
   void pass(std::string_view point) override { endpoint_.pass(point); }
   Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
     if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
-    return endpoint_.send(to, tag, std::move(payload), deadline);
+    const bool is_model = gossips_ && !payload.bytes().empty();
+    if (is_model) recorder_.talked(rank(), reference::Kind::push, to);
+    Status sent = endpoint_.send(to, tag, std::move(payload), deadline);
+    if (is_model && !sent) recorder_.take_back(rank());
+    return sent;
   }
   bool offer(fabric::Rank to, fabric::Tag tag, fabric::Payload payload) override { return endpoint_.offer(to, tag, std::move(payload)); }
   Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
     if (is_server_ && message) recorder_.received(message->source, message->tag);
+    if (message) note_model(*message);
     // Worker 0 may be a coordinator, which also waits for messages that come by themselves.
     if (rank() == 0 && message && message->tag < fabric::kFirstReservedTag) recorder_.took(0, message->source);
     return message;
   }
   std::optional<fabric::Message> poll(const fabric::Filter& filter) override {
     std::optional<fabric::Message> message = endpoint_.poll(filter);
+    if (message) note_model(*message);
     if (message) recorder_.took(rank(), message->source);
     return message;
   }
@@ -177,7 +221,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
                                                       fabric::Deadline deadline) override {
     Result<std::shared_ptr<fabric::Window>> window = endpoint_.open_window(name, size, home, deadline);
     if (!window) return window;
-    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, on_threads_, *window));
+    return std::shared_ptr<fabric::Window>(std::make_shared<RecordingWindow>(*this, recorder_, use_, *window));
   }
   fabric::PeerState peer(fabric::Rank rank) const override { return endpoint_.peer(rank); }
   std::vector<fabric::Departure> departures() const override { return endpoint_.departures(); }
@@ -188,10 +232,15 @@ class RecordingEndpoint final : public fabric::Endpoint {
   }
 
  private:
+  void note_model(const fabric::Message& message) {
+    if (gossips_ && !message.payload.bytes().empty()) recorder_.talked(rank(), reference::Kind::merge, message.source);
+  }
+
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
   bool is_server_;
-  bool on_threads_;
+  WindowUse use_;
+  bool gossips_;
 };
 
 // g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
@@ -252,7 +301,13 @@ struct Trial {
   std::string codec = "fp32";
   std::uint64_t seed = 1;
   bool coupled = true;
+  params::Layout layout = trial_layout();
+  // In place of trial_gradient().
+  std::function<std::vector<float>(int worker, int step, const std::vector<float>& weights)> gradient{};
   int recorded_server = 0;
+  // Windows show their memory where the fabric has some, and are used without a mutex: then nobody knows the order of what happens.
+  bool shows_memory = false;
+  Duration before_write = Duration::zero();  // How long a rank sleeps before it writes to a window.
   // Before and after every gradient, on the thread of its worker.
   std::function<void(int worker, int step)> begins{};
   std::function<void(int worker, int step)> computed{};
@@ -270,8 +325,9 @@ struct Outcome {
   std::vector<std::vector<float>> models{};            // By worker, from the last finish().
   std::vector<std::vector<float>> replicas{};          // By worker: its weights at the end.
   std::vector<std::vector<char>> took_part{};          // By worker and step.
-  std::vector<reference::Event> events{};              // Pushes and pulls; or reads and additions.
+  std::vector<reference::Event> events{};              // Pushes and pulls; or reads and additions; or steps, pushes and merges.
   std::vector<reference::Event> exchanges{};           // With a centre at a server.
+  std::vector<Recorder::Addition> additions{};         // To windows.
   std::vector<std::vector<reference::Taken>> taken{};  // By worker: messages that came by themselves.
   std::vector<float> first_weights{};
   std::vector<std::set<std::string>> state{};  // By rank: what it wants to find again.
@@ -321,6 +377,7 @@ class TrialRun {
         description_(registry_.find(trial.strategy)),
         settings_(description_.name, description_.options),
         roles_{.workers = trial.workers, .servers = trial.servers},
+        gossips_(trial.strategy == "gosgd" || trial.strategy == "ad-psgd"),
         ledger_(roles_.ranks(), roles_.workers, place_ranks(description_.places, roles_)) {
     for (const auto& [name, value] : trial.settings) settings_.set(name, value);
     check_use(description_, settings_, roles_, trial.codec, trial.optimiser);
@@ -328,19 +385,23 @@ class TrialRun {
     outcome_.models.resize(workers);
     outcome_.replicas.resize(workers);
     outcome_.took_part.resize(workers);
-    if (description_.trains_parts) layout_ = trial_perceptron();
+    layout_ = description_.trains_parts ? trial_perceptron() : trial_.layout;
     outcome_.first_weights = trial_weights(layout_);
     outcome_.state.resize(static_cast<std::size_t>(roles_.ranks()));
   }
 
   Outcome run() {
     const fabric::RunReport report = trial_fabric(trial_, description_)->run([&](fabric::Endpoint& raw) -> Status {
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), trial_.fabric == "threads");
+      const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
+                          .shows_memory = trial_.shows_memory,
+                          .before_write = trial_.before_write};
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use, gossips_);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();
     outcome_.events = recorder_.events();
     outcome_.exchanges = recorder_.exchanges();
+    outcome_.additions = recorder_.additions();
     const std::map<int, std::vector<reference::Taken>> taken = recorder_.taken();
     for (int worker = 0; worker < trial_.workers; ++worker) {
       outcome_.taken.push_back(taken.contains(worker) ? taken.at(worker) : std::vector<reference::Taken>());
@@ -365,7 +426,12 @@ class TrialRun {
       outcome_.took_part[index].push_back(takes_part ? 1 : 0);
       STARLING_TRY(strategy->prepare(weights));
       std::fill(gradient.begin(), gradient.end(), 0.0F);
-      if (takes_part) endpoint.compute(1, [&] { gradient = trial_gradient(worker, step, weights, trial_.coupled); });
+      if (takes_part) {
+        endpoint.compute(1, [&] {
+          gradient = trial_.gradient ? trial_.gradient(worker, step, weights) : trial_gradient(worker, step, weights, trial_.coupled);
+        });
+      }
+      if (gossips_) recorder_.talked(worker, reference::Kind::step);
       if (trial_.computed) trial_.computed(worker, step);
       recorder_.at_step(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
@@ -443,7 +509,8 @@ class TrialRun {
   const Description& description_;
   Settings settings_;
   Roles roles_;
-  params::Layout layout_ = trial_layout();
+  bool gossips_;
+  params::Layout layout_;
   ledger::Ledger ledger_;
   Recorder recorder_;
   Outcome outcome_;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -244,6 +245,7 @@ Result downpour(const Schedule& schedule, int push_period, int fetch_period) {
       server = plus(server, -damping(schedule, version, worker.pulled_version), sums[index]);
       sums[index] = zeros(schedule);
       ++version;
+      ++worker.pulled_version;  // Its weights have what it has pushed.
     } else {
       worker.weights = server;
       worker.pulled_version = version;
@@ -395,6 +397,7 @@ Result elastic_wild(const Schedule& schedule, const EaWildOptions& options) {
   auto groups = make_groups<Optimiser>(schedule, options.group_size, options.period);
   std::vector<std::optional<Vector>> pending(groups.size());  // From a read that is not yet followed by its addition.
   for (const Event& event : schedule.order) {
+    if (event.kind == Kind::number) continue;
     const auto index = static_cast<std::size_t>(event.worker / options.group_size);
     check_kind(event, pending[index] ? Kind::add : Kind::read);
     if (event.kind == Kind::read) {
@@ -416,6 +419,130 @@ Result ea_msgd(const Schedule& schedule, double alpha, int period) { return elas
 
 Result ea_wild(const Schedule& schedule, const EaWildOptions& options) {
   return options.nesterov ? elastic_wild<Nesterov>(schedule, options) : elastic_wild<HeavyBall>(schedule, options);
+}
+
+Result hogwild(const Schedule& schedule) {
+  Vector shared = to_double(schedule.weights);
+  int numbers = 0;
+  std::vector<Worker> workers = make_workers(schedule);
+  std::vector<Kind> next(count(schedule), Kind::read);
+  std::vector<double> factors(count(schedule));
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker);
+    Worker& worker = workers[index];
+    check_kind(event, next[index]);
+    if (event.kind == Kind::read) {
+      worker.weights = shared;
+      worker.pulled_version = numbers;
+      next[index] = Kind::number;
+    } else if (event.kind == Kind::number) {
+      factors[index] = damping(schedule, numbers++, worker.pulled_version);
+      next[index] = Kind::add;
+    } else {
+      const Vector step = worker.optimiser.step(schedule, next_gradient(schedule, event.worker, worker));
+      shared = plus(shared, -factors[index], step);
+      next[index] = Kind::read;
+    }
+  }
+  for (Worker& worker : workers) worker.weights = shared;
+  return of_server(schedule, shared, workers);
+}
+
+namespace {
+
+struct UnderWay {
+  Vector weights{};
+  double alpha = 0;
+};
+
+// Workers that mix models, and the models that are under way, by sender and receiver in the order in which they were sent.
+class Gossip {
+ public:
+  explicit Gossip(const Schedule& schedule)
+      : schedule_(schedule), workers_(make_workers(schedule)), alpha_(workers_.size(), 1.0 / schedule.workers) {}
+
+  Worker& worker(int index) { return workers_[static_cast<std::size_t>(index)]; }
+  double& alpha(int index) { return alpha_[static_cast<std::size_t>(index)]; }
+  void send(int from, int to, UnderWay model) { under_way_[{from, to}].push_back(std::move(model)); }
+  UnderWay take(int from, int to) {
+    std::deque<UnderWay>& queue = under_way_[{from, to}];
+    STARLING_CHECK(!queue.empty(), std::string("a model is merged that was not pushed"));
+    UnderWay first = queue.front();
+    queue.pop_front();
+    return first;
+  }
+  void apply(int index, const Vector& gradient) {
+    worker(index).weights = plus(worker(index).weights, -1, worker(index).optimiser.step(schedule_, gradient));
+  }
+
+  Result result() const {
+    for (const auto& [pair, queue] : under_way_) STARLING_CHECK(queue.empty(), std::string("a model is still under way"));
+    double sum = 0;
+    for (const double alpha : alpha_) sum += alpha;
+    STARLING_CHECK(std::abs(sum - 1) < 1e-12, std::string("the weights of the models do not add up to 1"));
+    return of_server(schedule_, workers_[0].weights, workers_);
+  }
+
+ private:
+  const Schedule& schedule_;
+  std::vector<Worker> workers_;
+  std::vector<double> alpha_;
+  std::map<std::pair<int, int>, std::deque<UnderWay>> under_way_;
+};
+
+}  // namespace
+
+Result gosgd(const Schedule& schedule) {
+  Gossip gossip(schedule);
+  for (const Event& event : schedule.order) {
+    Worker& worker = gossip.worker(event.worker);
+    double& alpha = gossip.alpha(event.worker);
+    if (event.kind == Kind::step) {
+      gossip.apply(event.worker, next_gradient(schedule, event.worker, worker));
+    } else if (event.kind == Kind::push) {
+      alpha /= 2;
+      gossip.send(event.worker, event.peer, {worker.weights, alpha});
+    } else {
+      check_kind(event, Kind::merge);
+      const UnderWay model = gossip.take(event.peer, event.worker);
+      for (std::size_t i = 0; i < worker.weights.size(); ++i) {
+        worker.weights[i] = (alpha * worker.weights[i] + model.alpha * model.weights[i]) / (alpha + model.alpha);
+      }
+      alpha += model.alpha;
+    }
+  }
+  return gossip.result();
+}
+
+Result ad_psgd(const Schedule& schedule) {
+  Gossip gossip(schedule);
+  std::vector<std::optional<int>> asked(count(schedule));  // Whom an active worker waits for,
+  std::vector<Vector> gradients(count(schedule));          // with this gradient.
+  for (const Event& event : schedule.order) {
+    const auto index = static_cast<std::size_t>(event.worker);
+    const bool active = event.worker % 2 == 0;
+    Worker& worker = gossip.worker(event.worker);
+    if (event.kind == Kind::step) {
+      gradients[index] = next_gradient(schedule, event.worker, worker);
+      if (!asked[index]) gossip.apply(event.worker, gradients[index]);
+    } else if (event.kind == Kind::push) {
+      if (!active) continue;
+      STARLING_CHECK(!asked[index], std::string("an active worker asks before it is answered"));
+      STARLING_CHECK(event.peer % 2 == 1, std::string("an active worker asks another one"));
+      asked[index] = event.peer;
+      gossip.send(event.worker, event.peer, {worker.weights});
+    } else {
+      check_kind(event, Kind::merge);
+      const UnderWay model = gossip.take(event.peer, event.worker);
+      if (!active) gossip.send(event.worker, event.peer, {worker.weights});
+      worker.weights = mean({worker.weights, model.weights});
+      if (!active) continue;
+      STARLING_CHECK(asked[index] == event.peer, std::string("an active worker is answered by one that it did not ask"));
+      gossip.apply(event.worker, gradients[index]);
+      asked[index].reset();
+    }
+  }
+  return gossip.result();
 }
 
 namespace {

@@ -25,12 +25,16 @@ enum class Kind {
   pull,      // The server hands out its weights. They are computed on from then on.
   exchange,  // easgd, ea_msgd: a worker and the centre move towards each other, in one.
   read,      // ea_wild: a group reads the centre,
-  add,       // and later adds its difference to it.
+  number,    // takes a number in the order of all additions (only hogwild needs to know),
+  add,       // and later adds its difference to it. hogwild: the same by every worker, with the weights themselves.
+  step,      // gosgd, ad_psgd: a gradient is computed,
+  merge,     // and what the peer has pushed is mixed in.
 };
 
 struct Event {
   int worker = 0;
   Kind kind = Kind::push;
+  int peer = -1;  // gosgd, ad_psgd: to whom a push goes, from whom a merge comes.
 };
 
 // How a server that minds staleness scales what it applies; τ is its version less the one that was pulled.
@@ -122,6 +126,21 @@ struct EaWildOptions {
   bool nesterov = false;
 };
 Result ea_wild(const Schedule& schedule, const EaWildOptions& options);
+
+// Niu et al. One set of weights. A worker reads them, computes, makes a step with a velocity of its own, takes a number, and adds the step,
+// times what the damping says: staleness is its number less those that were taken when it read. Order: read, number, add of each worker by
+// turns. At the end every replica is the model.
+Result hogwild(const Schedule& schedule);
+
+// Blot et al. Every worker has a weight α, 1/workers at first, and a velocity. step: x -= lr v, with the gradient at x. push: α = α/2, and
+// (x, α) is under way to the peer. merge: the first from the peer that is under way, x = (α x + α' x') / (α + α'), α += α'. Order: all
+// three. The model is that of worker 0. Checks that nothing is under way in the end, and that all α add up to 1.
+Result gosgd(const Schedule& schedule);
+
+// Lian et al. Workers of even number are active, the others passive. An active one: push, x is under way; step, the gradient at x; merge,
+// x = (x + x') / 2, then x -= lr v. Where it did not push, it steps at once, as a passive one always does. Merge of a passive one: its x is
+// the answer, which is under way from then on (a push of its own says nothing); x = (x + x') / 2. Order and model as for gosgd.
+Result ad_psgd(const Schedule& schedule);
 
 // A message that a worker took while it exchanged its gradient `step`, or after the last.
 struct Taken {

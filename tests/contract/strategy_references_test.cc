@@ -70,6 +70,9 @@ TEST(StrategyReference, OneWorkerIsPlainTraining) {
     expect_near(downpour(schedule, 1, 1).model, expected);
     expect_near(agn(schedule, 1).model, expected);
     expect_near(dc_asgd(schedule, {.lambda = 2}).model, expected);
+    Schedule shared = schedule;
+    shared.order = in_turn(1, 6, {Kind::read, Kind::number, Kind::add});
+    expect_near(hogwild(shared).model, expected);
     expect_near(fedavg(schedule, {.local_steps = 6, .samples = {5}, .clients = {{0}}}).model, expected);
     Schedule elastic = schedule;
     elastic.order.clear();
@@ -90,6 +93,12 @@ TEST(StrategyReference, MethodsMeetWhereTheyShould) {
     expect_near(dc_asgd(moving, {.lambda = 0}).model, async(moving).model);
     expect_near(downpour(still, 1, 1).model, async(still).model);
     expect_near(agn(still, 1).model, async(still).model);
+    // A worker that adds at once to what it has read is one after another, on shared weights or on a server.
+    Schedule shared = still;
+    shared.order = in_turn(workers, 4, {Kind::read, Kind::number, Kind::add});
+    Schedule served = still;
+    served.order = in_turn(workers, 4, {kPull, kPush});
+    expect_near(hogwild(shared).model, async(served).model);
     // Bound 0: all push, then all pull.
     Schedule lockstep = moving;
     lockstep.order.clear();
@@ -212,6 +221,51 @@ TEST(StrategyReference, EaWildByHand) {
   const std::vector<Event> together{{0, Kind::read}, {0, Kind::add}, {1, Kind::read}, {1, Kind::add}};
   EXPECT_EQ(ea_wild(by_hand(2, 2, together), {.alpha = 0.25, .period = 2}).model, (std::vector<float>{0.78125F}));
   EXPECT_THROW(ea_wild(by_hand(2, 2, {{0, Kind::add}}), {.alpha = 0.25, .period = 2}), BrokenInvariant);
+}
+
+TEST(StrategyReference, HogwildByHand) {
+  constexpr Kind kRead = Kind::read;
+  constexpr Kind kNumber = Kind::number;
+  constexpr Kind kAdd = Kind::add;
+  // Both read 1, and both take 0.5 off.
+  const std::vector<Event> apart{{0, kRead}, {1, kRead}, {1, kNumber}, {1, kAdd}, {0, kNumber}, {0, kAdd}};
+  EXPECT_EQ(hogwild(by_hand(2, 1, apart)).model, (std::vector<float>{0}));
+  EXPECT_EQ(hogwild(by_hand(2, 1, apart)).replicas, (std::vector<std::vector<float>>{{0}, {0}}));
+  // Worker 0 is the second: half of its step.
+  Schedule damped = by_hand(2, 1, apart);
+  damped.damping = Damping::by_staleness_plus_one;
+  EXPECT_EQ(hogwild(damped).model, (std::vector<float>{0.25F}));
+  // The order of the numbers counts, not that of the additions.
+  damped.order = {{0, kRead}, {1, kRead}, {0, kNumber}, {1, kNumber}, {1, kAdd}, {0, kAdd}};
+  damped.gradient = [](int worker, int, const std::vector<float>&) { return std::vector<float>{worker == 0 ? 1.0F : 0.5F}; };
+  EXPECT_EQ(hogwild(damped).model, (std::vector<float>{0.375F}));  // 1 - 0.5 - 0.25 / 2.
+  // A velocity of its own: v = 1, w = 0.5; v = 0.5 + 0.5, w = 0.
+  Schedule moving = by_hand(1, 2, in_turn(1, 2, {kRead, kNumber, kAdd}));
+  moving.momentum = 0.5;
+  EXPECT_EQ(hogwild(moving).model, (std::vector<float>{0}));
+  EXPECT_THROW(hogwild(by_hand(1, 1, {{0, kRead}, {0, kAdd}})), BrokenInvariant);
+}
+
+TEST(StrategyReference, GosgdByHand) {
+  // a: 1 → 0.5, and half of its 1/2 under way. b merges before it steps: (0.5 × 1 + 0.25 × 0.5) / 0.75 = 5/6, then 5/12.
+  const Result result = gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::merge, 0}, {1, Kind::step}}));
+  expect_near(result.replicas[0], {0.5F});
+  expect_near(result.replicas[1], {5.0F / 12});
+  // b steps first: 0.5 on both sides, whatever counts how much.
+  EXPECT_EQ(gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::step}, {1, Kind::merge, 0}})).replicas[1],
+            (std::vector<float>{0.5F}));
+  EXPECT_THROW(gosgd(by_hand(2, 1, {{0, Kind::step}, {0, kPush, 1}, {1, Kind::step}})), BrokenInvariant);
+  EXPECT_THROW(gosgd(by_hand(2, 1, {{0, Kind::step}, {1, Kind::step}, {1, Kind::merge, 0}})), BrokenInvariant);
+}
+
+TEST(StrategyReference, AdPsgdByHand) {
+  // b steps to 0.5 before it is asked: it answers 0.5, and both average with 1: 0.75. a then takes off half of its gradient at 1: 0.25.
+  const std::vector<Event> order{{0, kPush, 1}, {0, Kind::step}, {1, Kind::step}, {1, Kind::merge, 0}, {1, kPush, 0}, {0, Kind::merge, 1}};
+  const Result result = ad_psgd(by_hand(2, 1, order));
+  EXPECT_EQ(result.replicas, (std::vector<std::vector<float>>{{0.25F}, {0.75F}}));
+  EXPECT_EQ(ad_psgd(by_hand(1, 2, {{0, Kind::step}, {0, Kind::step}})).model, (std::vector<float>{0.25F}));
+  EXPECT_THROW(ad_psgd(by_hand(3, 1, {{0, kPush, 2}})), BrokenInvariant);
+  EXPECT_THROW(ad_psgd(by_hand(2, 1, {{0, kPush, 1}, {0, kPush, 1}})), BrokenInvariant);
 }
 
 TEST(StrategyReference, AnOrderThatEndsTooSoonOrTooLateIsRefused) {

@@ -1,8 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // Every strategy, on every fabric, with several numbers of workers: it gives what its serial reference gives when that replays the order in
-// which things really happened, the books balance, and all workers learn the same result. A strategy that is registered and has no cases
-// here fails.
+// which things really happened, the books balance, and all workers learn the same result, or each its own where that is the method. A
+// strategy that is registered and has no cases here fails.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -65,8 +65,9 @@ std::vector<Case> ssp_cases() {
 
 std::vector<Case> async_cases() {
   return {
-      {.optimiser = kSgd, .reference = reference::async},
-      {.reference = reference::async},
+      {.settings = {{"staleness_lr", "none"}}, .optimiser = kSgd, .reference = reference::async},
+      {.settings = {{"staleness_lr", "none"}}, .reference = reference::async},
+      {.reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness)); }},
       {.settings = {{"staleness_lr", "inverse"}}, .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness)); }},
       {.settings = {{"staleness_lr", "inverse-plus-one"}},
        .reference = [](const Schedule& s) { return async(damped(s, Damping::by_staleness_plus_one)); }}};
@@ -76,28 +77,35 @@ std::vector<Case> downpour_cases() {
   std::vector<Case> cases;
   for (const auto& [push, fetch] : std::vector<std::pair<int, int>>{{1, 1}, {2, 3}, {3, 2}, {4, 4}}) {
     cases.push_back({.settings = {{"n_push", std::to_string(push)}, {"n_fetch", std::to_string(fetch)}},
-                     .reference = [n_push = push, n_fetch = fetch](const Schedule& s) { return downpour(s, n_push, n_fetch); }});
+                     .reference = [n_push = push, n_fetch = fetch](const Schedule& s) {
+                       return downpour(damped(s, Damping::by_staleness), n_push, n_fetch);
+                     }});
   }
   cases.push_back({.settings = {{"n_push", "2"}, {"n_fetch", "2"}, {"staleness_lr", "inverse-plus-one"}},
                    .reference = [](const Schedule& s) { return downpour(damped(s, Damping::by_staleness_plus_one), 2, 2); }});
+  cases.push_back({.settings = {{"n_push", "2"}, {"n_fetch", "3"}, {"staleness_lr", "none"}},
+                   .reference = [](const Schedule& s) { return downpour(s, 2, 3); }});
   return cases;
 }
 
 std::vector<Case> agn_cases() {
   std::vector<Case> cases;
   for (const int k : {1, 4}) {
-    cases.push_back({.settings = {{"k", std::to_string(k)}}, .reference = [k](const Schedule& s) { return agn(s, k); }});
+    cases.push_back(
+        {.settings = {{"k", std::to_string(k)}}, .reference = [k](const Schedule& s) { return agn(damped(s, Damping::by_staleness), k); }});
   }
+  cases.push_back({.settings = {{"k", "2"}, {"staleness_lr", "none"}}, .reference = [](const Schedule& s) { return agn(s, 2); }});
   return cases;
 }
 
 std::vector<Case> dc_asgd_cases() {
-  return {{.settings = {{"lambda", "0"}}, .reference = reference::async},
-          {.settings = {{"lambda", "0.5"}}, .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 0.5}); }},
+  return {{.settings = {{"lambda", "0"}, {"staleness_lr", "none"}}, .reference = reference::async},
+          {.settings = {{"lambda", "0.5"}, {"staleness_lr", "none"}},
+           .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 0.5}); }},
           {.settings = {{"lambda", "1"}, {"adaptive", "true"}},
            .optimiser = kSgd,
-           .reference = [](const Schedule& s) { return dc_asgd(s, {.lambda = 1, .adaptive = true}); }},
-          {.settings = {{"lambda", "0.5"}, {"staleness_lr", "inverse"}},
+           .reference = [](const Schedule& s) { return dc_asgd(damped(s, Damping::by_staleness), {.lambda = 1, .adaptive = true}); }},
+          {.settings = {{"lambda", "0.5"}},
            .reference = [](const Schedule& s) { return dc_asgd(damped(s, Damping::by_staleness), {.lambda = 0.5}); }}};
 }
 
@@ -132,6 +140,20 @@ std::vector<Case> ea_wild_cases(int workers) {
     }
   }
   return cases;
+}
+
+std::vector<Case> hogwild_cases() {
+  const auto still = [](Schedule schedule) {
+    schedule.momentum = 0;
+    return schedule;
+  };
+  return {
+      {.reference = [](const Schedule& s) { return hogwild(damped(s, Damping::by_staleness)); }},
+      {.settings = {{"staleness_lr", "none"}}, .reference = reference::hogwild},
+      {.settings = {{"staleness_lr", "inverse-plus-one"}},
+       .optimiser = kSgd,
+       .reference = [](const Schedule& s) { return hogwild(damped(s, Damping::by_staleness_plus_one)); }},
+      {.settings = {{"momentum", "none"}, {"staleness_lr", "none"}}, .reference = [=](const Schedule& s) { return hogwild(still(s)); }}};
 }
 
 std::vector<Case> local_sgd_cases() {
@@ -173,6 +195,21 @@ reference::Result fedavg_reference(const Trial& trial, const Outcome& outcome) {
                                                                    : static_cast<std::size_t>(trial.workers);
   for (const std::vector<int>& clients : options.clients) EXPECT_EQ(clients.size(), expected);
   return fedavg(outcome.schedule(trial), options);
+}
+
+std::vector<Case> gosgd_cases(int workers) {
+  std::vector<Case> cases{{.reference = reference::gosgd},
+                          {.settings = {{"probability", "1"}}, .optimiser = kSgd, .reference = reference::gosgd},
+                          {.settings = {{"probability", "0.6"}, {"topology", "ring"}}, .reference = reference::gosgd}};
+  constexpr int kCube = 8;
+  if (workers == kCube) cases.push_back({.settings = {{"probability", "0.8"}, {"topology", "hypercube"}}, .reference = reference::gosgd});
+  return cases;
+}
+
+std::vector<Case> ad_psgd_cases(int workers) {
+  std::vector<Case> cases{{.reference = reference::ad_psgd}, {.optimiser = kSgd, .reference = reference::ad_psgd}};
+  if (workers == 1 || workers % 2 == 0) cases.push_back({.settings = {{"topology", "ring"}}, .reference = reference::ad_psgd});
+  return cases;
 }
 
 std::vector<Case> ist_cases() {
@@ -226,6 +263,9 @@ std::vector<Case> cases_of(const std::string& strategy, int workers) {
   if (strategy == "easgd") return elastic_cases(reference::easgd, workers);
   if (strategy == "ea-msgd") return elastic_cases(reference::ea_msgd, workers);
   if (strategy == "ea-wild") return ea_wild_cases(workers);
+  if (strategy == "hogwild") return hogwild_cases();
+  if (strategy == "gosgd") return gosgd_cases(workers);
+  if (strategy == "ad-psgd") return ad_psgd_cases(workers);
   if (strategy == "ist") return ist_cases();
   return {};
 }
@@ -250,14 +290,20 @@ void expect_near(const std::vector<float>& actual, const std::vector<float>& exp
 }
 
 // `applied` are those that were applied everywhere they were meant for.
-void expect_books_balance(const Outcome& outcome) {
+void expect_books_balance(const Outcome& outcome, bool talks_to_nobody = false) {
   EXPECT_TRUE(outcome.balance.balanced) << to_text(outcome.balance);
-  EXPECT_GT(outcome.balance.produced, 0U);
+  if (!talks_to_nobody) {
+    EXPECT_GT(outcome.balance.produced, 0U);
+  }
   EXPECT_TRUE(outcome.balance.dropped.empty());
   EXPECT_EQ(outcome.balance.applied, outcome.balance.produced);
 }
 
-void expect_one_model(const Outcome& outcome) {
+void expect_one_model(const Description& description, const Outcome& outcome) {
+  if (description.own_models) {
+    EXPECT_EQ(outcome.models, outcome.replicas);
+    return;
+  }
   for (const std::vector<float>& model : outcome.models) EXPECT_EQ(model, outcome.models[0]);
 }
 
@@ -268,6 +314,8 @@ class StrategyTest : public testing::TestWithParam<std::tuple<std::string, std::
   const std::string& fabric() const { return std::get<1>(GetParam()); }
   int workers() const { return std::get<2>(GetParam()); }
   bool is_refused() const { return description_.one_worker_only && workers() > 1; }
+  // One worker alone has nobody whom an update could be meant for.
+  bool talks_to_nobody() const { return description_.places == Places::addressed && workers() == 1; }
 
   Registry registry_;
   const Description& description_;
@@ -285,8 +333,8 @@ TEST_P(StrategyTest, GivesWhatItsReferenceGives) {
     }
     const Outcome outcome = run_trial(trial);
     ASSERT_EQ(outcome.failures, "");
-    expect_one_model(outcome);
-    expect_books_balance(outcome);
+    expect_one_model(description_, outcome);
+    expect_books_balance(outcome, talks_to_nobody());
     Schedule schedule = outcome.schedule(trial);
     if (one.by_exchanges) schedule.order = outcome.exchanges;
     const reference::Result expected = one.reference               ? one.reference(schedule)
@@ -311,8 +359,8 @@ TEST_P(StrategyTest, EveryServerGivesWhatTheReferenceGivesForItsPart) {
     for (trial.recorded_server = 0; trial.recorded_server < kServers; ++trial.recorded_server) {
       const Outcome outcome = run_trial(trial);
       ASSERT_EQ(outcome.failures, "");
-      expect_one_model(outcome);
-      expect_books_balance(outcome);
+      expect_one_model(description_, outcome);
+      expect_books_balance(outcome, talks_to_nobody());
       Schedule schedule = outcome.schedule(trial);
       if (one.by_exchanges) schedule.order = outcome.exchanges;
       const reference::Result expected = one.reference(schedule);
@@ -342,8 +390,8 @@ TEST_P(StrategyTest, GoesOnAfterAFinish) {
       trial.new_objects = new_objects;
       const Outcome outcome = run_trial(trial);
       ASSERT_EQ(outcome.failures, "");
-      expect_one_model(outcome);
-      expect_books_balance(outcome);
+      expect_one_model(description_, outcome);
+      expect_books_balance(outcome, talks_to_nobody());
       if (!same) continue;
       EXPECT_EQ(outcome.models, whole.models);
       EXPECT_EQ(outcome.replicas, whole.replicas);
@@ -380,6 +428,22 @@ TEST(StrategySuite, UpdatesThatWaitForALateStartAreAppliedAsTheyCame) {
   ASSERT_EQ(outcome.failures, "");
   const Schedule schedule = started_together(damped(outcome.schedule(trial), Damping::by_staleness_plus_one));
   expect_near(outcome.models[0], ssp(schedule, 2).model, "the model");
+}
+
+// Worker 0 is slow to write the first weights; nobody may read, or add to, what is not there yet.
+TEST(StrategySuite, SharedWeightsAreNotUsedBeforeTheyAreThere) {
+  using namespace std::chrono_literals;
+  for (const char* fabric : {"sim", "threads"}) {
+    Trial trial{.strategy = "hogwild", .fabric = fabric, .workers = 3};
+    trial.before_write = 20ms;
+    const Outcome hogwild = run_trial(trial);
+    ASSERT_EQ(hogwild.failures, "");
+    expect_near(hogwild.models[0], reference::hogwild(damped(hogwild.schedule(trial), Damping::by_staleness)).model, "hogwild");
+    trial.strategy = "ea-wild";
+    const Outcome wild = run_trial(trial);
+    ASSERT_EQ(wild.failures, "");
+    expect_near(wild.models[0], ea_wild(wild.schedule(trial), {.alpha = 0.9 / 3}).model, "ea-wild");
+  }
 }
 
 // A codec holds something back, and a new object must find it. Where nobody is met out of turn, the result shows it.
@@ -427,6 +491,16 @@ TEST(StrategySuite, ListsWhatMustBeFoundAgain) {
     EXPECT_EQ(state_of(strategy, {}, 1), (std::vector<Names>{momentum, momentum, none})) << strategy;
   }
   EXPECT_EQ(state_of("ea-wild", {}, 0), (std::vector<Names>{momentum, momentum}));
+  EXPECT_EQ(state_of("hogwild", {}, 0), (std::vector<Names>{momentum, momentum}));
+  const Names no_momentum{"optimizer/steps"};
+  EXPECT_EQ(state_of("hogwild", {{"momentum", "none"}}, 0), (std::vector<Names>{no_momentum, no_momentum}));
+  Names gossip = momentum;
+  gossip.insert({"steps_of_0", "steps_of_1"});
+  Names weighted = gossip;
+  weighted.insert("alpha_bits");
+  EXPECT_EQ(state_of("gosgd", {}, 0), (std::vector<Names>{weighted, weighted}));
+  gossip.insert("steps");
+  EXPECT_EQ(state_of("ad-psgd", {}, 0), (std::vector<Names>{gossip, gossip}));
   Names counted = momentum;
   counted.insert("steps");
   for (const char* mode : {"sync", "sync-once", "async"}) {
@@ -448,10 +522,14 @@ TEST(StrategySuite, OrdersAreNotThoseOfTheRanks) {
   EXPECT_GT(outcome.balance.version_staleness.max(), 4U);
   const Outcome wild = run_trial({.strategy = "ea-wild", .workers = 5});
   int reads_between = 0;
-  for (std::size_t i = 1; i < wild.events.size(); ++i) {
-    reads_between += wild.events[i - 1].kind == reference::Kind::read && wild.events[i].kind == reference::Kind::read ? 1 : 0;
+  std::set<int> about_to_add;  // Have read.
+  for (const reference::Event& event : wild.events) {
+    if (event.kind == reference::Kind::read) reads_between += about_to_add.empty() ? 0 : 1, about_to_add.insert(event.worker);
+    if (event.kind == reference::Kind::add) about_to_add.erase(event.worker);
   }
   EXPECT_GT(reads_between, 0) << "nobody reads the centre between another's read and addition";
+  const Outcome hogwild = run_trial({.strategy = "hogwild", .workers = 5});
+  EXPECT_GT(hogwild.balance.version_staleness.max(), 4U);
 }
 
 }  // namespace

@@ -49,7 +49,7 @@ TEST_F(StrategyCorner, TheLastCheckpointHasTheStepsOfTheSlowestWorker) {
 
 // A run that goes back to its last checkpoint leaves updates under way; they are no mistake of the books.
 TEST_F(StrategyCorner, ARunThatIsGivenUpHasBooksThatBalance) {
-  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "ssp", "ist"}) {
+  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "hogwild", "ssp", "ist"}) {
     for (int stop_after = 1; stop_after < 30; ++stop_after) {
       RunConfig config = uneven(small_config(strategy, 3, "sim"));
       config.schedule.batch = 4;
@@ -123,14 +123,33 @@ TEST_F(StrategyCorner, ServersKnowADuplicate) {
   }
 }
 
+TEST_F(StrategyCorner, WorkersThatGossipKnowADuplicate) {
+  for (const char* strategy : {"gosgd", "ad-psgd"}) {
+    for (const int workers : {2, 3, 6}) {
+      RunConfig config = uneven(small_config(strategy, workers, "sim"));
+      config.schedule.batch = 5;
+      const Trained plain = train_small(config);
+      config.fabric.sim.faults.duplicates = {{.probability = 0.5}};
+      const Trained trained = train_small(config);
+      EXPECT_EQ(trained.result.ending, Ending::finished);
+      EXPECT_TRUE(trained.result.balance.balanced) << strategy << "\n" << to_text(trained.result.balance);
+      EXPECT_TRUE(trained.result.balance.dropped.empty()) << strategy << "\n" << to_text(trained.result.balance);
+      EXPECT_GT(trained.result.balance.produced, 5U);
+      EXPECT_EQ(trained.result.state.samples, plain.result.state.samples);
+    }
+  }
+}
+
 // It cannot join those who have gone on, so it stays away; they finish.
 TEST_F(StrategyCorner, AWorkerThatComesBackWithoutServersStaysAway) {
-  RunConfig config = uneven(small_config("ea-wild", 3, "sim"));
-  config.schedule.batch = 5;
-  config.fabric.sim.faults.crashes = {{.rank = 1, .time = 30ms, .restart_after = 20ms}};
-  const Trained trained = train_small(config);
-  EXPECT_EQ(trained.result.ending, Ending::finished);
-  EXPECT_TRUE(trained.result.balance.balanced) << to_text(trained.result.balance);
+  for (const char* strategy : {"ea-wild", "hogwild", "gosgd", "ad-psgd"}) {
+    RunConfig config = uneven(small_config(strategy, 3, "sim"));
+    config.schedule.batch = 5;
+    config.fabric.sim.faults.crashes = {{.rank = 1, .time = 30ms, .restart_after = 20ms}};
+    const Trained trained = train_small(config);
+    EXPECT_EQ(trained.result.ending, Ending::finished) << strategy;
+    EXPECT_TRUE(trained.result.balance.balanced) << strategy << "\n" << to_text(trained.result.balance);
+  }
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   starling::cli::add_evaluate_command(app);
   starling::cli::add_strategies_command(app);
   starling::cli::add_collective_command(app);
+  starling::cli::add_converge_command(app);
   starling::cli::add_data_command(app);
   try {
     app.parse(argc, argv);

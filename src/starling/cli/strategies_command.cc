@@ -30,6 +30,8 @@ const char* to_string(strategy::Sends sends) {
       return "any; it sends gradients";
     case strategy::Sends::deltas:
       return "any but dgc; it sends differences of weights";
+    case strategy::Sends::additions:
+      return "fp32 only: it adds to shared memory";
     case strategy::Sends::weights:
       break;
   }

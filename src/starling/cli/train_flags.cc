@@ -25,7 +25,9 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--codec", flags.codec,
                      "What updates are sent as: fp32, fp16, bf16, int8, 1bit, threshold, topk:0.01, randomk, dgc, powersgd [fp32]");
   command.add_option("--partition", flags.partition,
-                     "Which worker has which samples: shared, none, dataset, labels or dirichlet:ALPHA [shared]");
+                     "Which worker has which samples: shared, queue, none, dataset, labels or dirichlet:ALPHA [shared]");
+  command.add_option("--validation", flags.validation,
+                     "Fraction of the training samples held out, by which result=best chooses among the workers' models [0]");
   command
       .add_option("--delay", flags.delays,
                   "Before each exchange: all:30ms, one:30ms (worker 1 twice that), gauss:30ms:5ms; may be given again")
@@ -82,6 +84,7 @@ void apply(const TrainFlags& flags, run::RunConfig& config) {
   set(flags.data, config.data);
   set(flags.data_folder, config.data_folder);
   set(flags.partition, config.partition);
+  set(flags.validation, config.validation);
   if (flags.strategy && *flags.strategy != config.strategy_name()) config.options.clear();  // They were another strategy's.
   set(flags.strategy, config.strategy);
   set(flags.workers, config.workers);

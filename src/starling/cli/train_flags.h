@@ -22,6 +22,7 @@ struct TrainFlags {
   std::optional<std::string> data;
   std::optional<std::string> data_folder;
   std::optional<std::string> partition;
+  std::optional<double> validation;
   std::optional<std::string> strategy;
   std::vector<std::string> settings;
   std::optional<int> workers;

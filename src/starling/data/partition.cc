@@ -142,7 +142,7 @@ double parse_alpha(const std::string& specification) {
 
 Parts split(const Samples& samples, const std::string& specification, std::size_t workers, std::uint64_t seed) {
   RandomStream stream(seed, 0, "partition");
-  if (specification == "none" || specification == "shared") return Parts(workers, all_indices(samples));
+  if (specification == "none" || specification == "shared" || specification == "queue") return Parts(workers, all_indices(samples));
   if (specification == "dataset") return by_chunks(samples, workers, stream);
   if (specification == "labels") return by_labels(samples, workers, stream);
   if (specification == "dirichlet" || specification.starts_with("dirichlet:")) {
@@ -150,7 +150,7 @@ Parts split(const Samples& samples, const std::string& specification, std::size_
   }
   throw UserError(fmt::format(
       "the partition is '{}', but it is one of {}.{}", specification, fmt::join(partition_names(), ", "),
-      nearest_name_hint(specification.substr(0, specification.find(':')), {"shared", "none", "dataset", "labels", "dirichlet"})));
+      nearest_name_hint(specification.substr(0, specification.find(':')), {"shared", "queue", "none", "dataset", "labels", "dirichlet"})));
 }
 
 }  // namespace
@@ -164,6 +164,19 @@ std::vector<std::vector<std::uint32_t>> partition(const Samples& samples, const 
   return parts;
 }
 
-std::vector<std::string> partition_names() { return {"shared", "none", "dataset", "labels", "dirichlet:ALPHA"}; }
+std::vector<std::uint32_t> hold_out(const Samples& samples, double fraction, std::uint64_t seed) {
+  STARLING_CHECK(fraction >= 0 && fraction < 1, fmt::format("a fraction of {} is held out", fraction));
+  Indices indices = all_indices(samples);
+  const auto count = static_cast<std::size_t>(fraction * static_cast<double>(samples.count));
+  RandomStream stream(seed, 0, "validation samples");
+  for (std::size_t i = 0; i < count; ++i) {
+    std::swap(indices[i], indices[i + static_cast<std::size_t>(stream.below(indices.size() - i))]);
+  }
+  indices.resize(count);
+  std::sort(indices.begin(), indices.end());
+  return indices;
+}
+
+std::vector<std::string> partition_names() { return {"shared", "queue", "none", "dataset", "labels", "dirichlet:ALPHA"}; }
 
 }  // namespace starling::data

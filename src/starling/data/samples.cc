@@ -112,4 +112,22 @@ std::vector<Standardisation> standardise(const Samples& samples) {
   return result;
 }
 
+Samples subset(const Samples& samples, std::span<const std::uint32_t> indices) {
+  Samples result{.shape = samples.shape, .count = indices.size(), .standardisation = samples.standardisation};
+  result.classes = samples.classes;
+  result.outputs = samples.outputs;
+  const auto append = [](auto& to, const auto& from, std::size_t index, std::size_t size) {
+    const auto begin = from.begin() + static_cast<std::ptrdiff_t>(index * size);
+    if (!from.empty()) to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(size));
+  };
+  for (const std::uint32_t index : indices) {
+    STARLING_CHECK(index < samples.count, fmt::format("sample {} of {}", index, samples.count));
+    append(result.bytes, samples.bytes, index, samples.shape.size());
+    append(result.floats, samples.floats, index, samples.shape.size());
+    append(result.labels, samples.labels, index, 1);
+    append(result.targets, samples.targets, index, static_cast<std::size_t>(samples.outputs));
+  }
+  return result;
+}
+
 }  // namespace starling::data

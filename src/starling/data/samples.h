@@ -74,4 +74,7 @@ void copy_inputs(const Batch& batch, std::span<float> to);
 // 1).
 std::vector<Standardisation> standardise(const Samples& samples);
 
+// These samples alone, in this order.
+Samples subset(const Samples& samples, std::span<const std::uint32_t> indices);
+
 }  // namespace starling::data

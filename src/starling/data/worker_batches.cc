@@ -17,9 +17,11 @@ std::size_t mean_size(const std::vector<std::vector<std::uint32_t>>& parts) {
 WorkerBatches::WorkerBatches(const std::vector<std::vector<std::uint32_t>>& parts, const std::string& partition, int worker,
                              std::uint64_t seed)
     : shared_(partition == "shared"),
+      queue_(partition == "queue"),
       worker_(worker),
       workers_(static_cast<int>(parts.size())),
-      order_(parts[static_cast<std::size_t>(worker)], seed, shared_ ? 0U : static_cast<std::uint32_t>(worker)),
+      order_(queue_ ? std::vector<std::uint32_t>{0} : parts[static_cast<std::size_t>(worker)], seed,
+             shared_ ? 0U : static_cast<std::uint32_t>(worker)),
       nominal_(shared_ ? order_.samples_per_epoch() : mean_size(parts)) {}
 
 WorkerBatches::Draw WorkerBatches::next(std::size_t size, bool takes_part) {
@@ -45,17 +47,30 @@ WorkerBatches::Draw WorkerBatches::next(std::size_t size, bool takes_part) {
   return {.indices = takes_part ? order_.next(count) : std::span<const std::uint32_t>()};
 }
 
+void WorkerBatches::took(const BatchOrder::Position& after) {
+  progress_.epoch = after.epoch;
+  progress_.sample = after.sample;
+  ++progress_.number;
+}
+
+void WorkerBatches::align(const BatchOrder::Position& stream) {
+  progress_.epoch = stream.epoch;
+  progress_.sample = stream.sample;
+  stream_ = stream;
+}
+
 double WorkerBatches::epoch() const {
   return static_cast<double>(progress().epoch) + static_cast<double>(progress().sample) / static_cast<double>(nominal_);
 }
 
 std::size_t WorkerBatches::samples_per_epoch() const {
-  return shared_ ? std::max<std::size_t>(1, nominal_ / static_cast<std::size_t>(workers_)) : nominal_;
+  return shared_ || queue_ ? std::max<std::size_t>(1, nominal_ / static_cast<std::size_t>(workers_)) : nominal_;
 }
 
 void WorkerBatches::seek(const BatchOrder::Position& progress, const BatchOrder::Position& order) {
-  order_.seek(shared_ ? progress : order);
   progress_ = progress;
+  stream_ = order;
+  if (!queue_) order_.seek(shared_ ? progress : order);
 }
 
 }  // namespace starling::data

@@ -12,6 +12,8 @@
 // With the partition `shared` an epoch is one pass of all workers together over the whole set, in the order in which one worker alone would
 // see it: a step deals the next workers × size samples to the workers. Otherwise it is so many steps as the mean part has batches; a worker
 // goes through its own part in an order of its own, over and over.
+//
+// With the partition `queue` batches come from elsewhere, and this only keeps where the worker stands: its steps differ from others'.
 #pragma once
 
 #include <cstddef>
@@ -39,22 +41,30 @@ class WorkerBatches {
   // others.
   Draw next(std::size_t size, bool takes_part = true);
 
-  // The same for all workers that have taken equally many steps.
+  // The partition `queue`: a batch from a stream, which stands at `after` now. Draws nothing itself.
+  void took(const BatchOrder::Position& after);
+  // All workers stand where the stream does.
+  void align(const BatchOrder::Position& stream);
+
+  // The same for all workers that have taken equally many steps, but with `queue`.
   const BatchOrder::Position& progress() const { return shared_ ? order_.position() : progress_; }
-  double epoch() const;                   // As a fraction.
-  std::size_t samples_per_epoch() const;  // Of this worker, on average where they differ.
+  double epoch() const;                                      // As a fraction.
+  std::size_t samples_in_epoch() const { return nominal_; }  // With `shared` and `queue` of all workers, else of the mean part.
+  std::size_t samples_per_epoch() const;                     // Of this worker, on average where they differ.
 
   // For checkpoints: together with progress(), the whole state.
-  const BatchOrder::Position& order() const { return order_.position(); }
+  const BatchOrder::Position& order() const { return queue_ ? stream_ : order_.position(); }
   void seek(const BatchOrder::Position& progress, const BatchOrder::Position& order);
 
  private:
   bool shared_;
+  bool queue_;
   int worker_;
   int workers_;
   BatchOrder order_;                 // Of the whole set with `shared`, else of this worker's part.
   std::size_t nominal_;              // Samples in an epoch: of all workers with `shared`, else of the mean part.
   BatchOrder::Position progress_{};  // Unused with `shared`.
+  BatchOrder::Position stream_{};    // With `queue`, when all last met.
 };
 
 }  // namespace starling::data

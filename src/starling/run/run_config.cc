@@ -225,6 +225,7 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
     read(*table, "name", config.data);
     read(*table, "folder", config.data_folder);
     read(*table, "partition", config.partition);
+    read(*table, "validation", config.validation);
     table->reject_unknown_keys();
   }
   if (auto table = file.table("train")) {
@@ -246,6 +247,32 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
 
 RunConfig read_run_config(const std::string& path) { return parse_run_config(read_file(path, "configuration file"), path); }
 
+namespace {
+
+// Whether the strategy can do with this partition and these validation samples.
+void check_samples(const RunConfig& config, const strategy::Description& description, const strategy::Settings& settings) {
+  const std::string& name = description.name;
+  if (config.partition == "queue" && strategy::in_lockstep(description, settings)) {
+    throw UserError(fmt::format(
+        "the partition is 'queue', from which each worker takes as many batches as it can, but in strategy {} all take equally many steps: "
+        "use shared",
+        name));
+  }
+  if (description.needs_generator && config.partition != "shared" && config.partition != "queue") {
+    throw UserError(fmt::format("the partition is '{}', but strategy {} deals the batches of one stream to all workers: leave it out",
+                                config.partition, name));
+  }
+  constexpr double kMost = 0.5;
+  if (!(config.validation >= 0 && config.validation <= kMost)) {
+    throw UserError(fmt::format("validation is {}, but it is a fraction of the training samples from 0 to {}", config.validation, kMost));
+  }
+  if (description.own_models && settings.choice("result") == "best" && config.validation == 0) {
+    throw UserError(fmt::format("{}.result is best, which needs samples to judge by: hold some out, as with --validation 0.1", name));
+  }
+}
+
+}  // namespace
+
 void validate(const RunConfig& config, const strategy::Registry& registry) {
   for (const std::string* text : {&config.model, &config.data, &config.data_folder, &config.out}) {
     if (!is_utf8(*text)) throw UserError(fmt::format("'{}' is not UTF-8: names of models, data and folders must be", *text));
@@ -264,14 +291,16 @@ void validate(const RunConfig& config, const strategy::Registry& registry) {
   }
   const strategy::Roles roles = config.roles(description);
   if (config.fabric.sim.ranks != 1 && config.fabric.sim.ranks != roles.ranks()) {
-    throw UserError(fmt::format("fabric.ranks is {}, but {} workers and {} servers are {} ranks: leave it out", config.fabric.sim.ranks,
-                                roles.workers, roles.servers, roles.ranks()));
+    throw UserError(fmt::format("fabric.ranks is {}, but {} workers, {} servers and {} generators are {} ranks: leave it out",
+                                config.fabric.sim.ranks, roles.workers, roles.servers, roles.generators, roles.ranks()));
   }
   if (config.schedule.two_stage && config.codec.starts_with("dgc")) {
     throw UserError(
         "--codec dgc has the momentum in the codec from the start, so there is no first stage without it: leave --two-stage out");
   }
-  strategy::check_use(description, config.settings(description), roles, config.codec, config.optimiser);
+  const strategy::Settings settings = config.settings(description);
+  strategy::check_use(description, settings, roles, config.codec, config.optimiser);
+  check_samples(config, description, settings);
   constexpr std::uint64_t kLargestSeed = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
   if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));
   FabricConfig fabric = config.fabric;
@@ -290,6 +319,7 @@ std::string to_toml(const RunConfig& config) {
   writer.put("name", config.data);
   writer.put("folder", config.data_folder);
   writer.put("partition", config.partition);
+  writer.put("validation", config.validation);
   writer.table("strategy");
   writer.put("name", config.strategy_name());
   writer.put("workers", config.workers);

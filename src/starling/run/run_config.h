@@ -35,6 +35,7 @@ struct RunConfig {
   std::string data_folder{};  // Where files are looked for first; "" for the usual places.
 
   std::string partition = "shared";  // Which worker has which samples (data/partition.h).
+  double validation = 0;             // A fraction of the training samples that is held out, to choose among the workers' models by.
 
   std::string strategy{};                        // "" for sequential with one worker and sync with more.
   std::map<std::string, std::string> options{};  // Of the strategy; those left out have their defaults.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <tuple>
@@ -65,14 +66,19 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
   if (static_cast<std::size_t>(roles_.servers) > layout.parameter_count()) {
     throw UserError(fmt::format("there are {} servers for a model of {} parameters", roles_.servers, layout.parameter_count()));
   }
-  const std::vector<std::vector<std::uint32_t>> parts = data::partition(dataset.train, config.partition, roles_.workers, config.seed());
+  const std::string partition = description_.needs_generator ? "queue" : config.partition;
+  std::vector<std::vector<std::uint32_t>> parts = data::partition(dataset.train, partition, roles_.workers, config.seed());
+  if (config.validation > 0) hold_out(parts);
+  if (partition == "queue") {
+    stream_.emplace(parts[0], config.seed(), schedule_, [this](const data::BatchOrder::Position& at) { return stream_may_go_on(at); });
+  }
   for (int worker = 0; worker < roles_.workers; ++worker) {
     const auto index = static_cast<std::size_t>(worker);
     workers_.push_back(
-        std::make_unique<Worker>(*replicas[index], *viewers[index], data::WorkerBatches(parts, config.partition, worker, config.seed())));
+        std::make_unique<Worker>(*replicas[index], *viewers[index], data::WorkerBatches(parts, partition, worker, config.seed())));
     if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->buffers().size());
     // With a shared order nobody has samples of its own.
-    part_samples_.push_back(config.partition == "shared" ? 1 : parts[index].size());
+    part_samples_.push_back(partition == "shared" || partition == "queue" ? 1 : parts[index].size());
   }
   model_.assign(viewers[0]->weights().begin(), viewers[0]->weights().end());
   state_.workers.resize(workers_.size());
@@ -82,18 +88,9 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
 
 Trainer::~Trainer() = default;
 
-// The replicas themselves, unless they are parts: then they must be the right ones.
-std::vector<compute::Replica*> Trainer::viewers_of(const std::vector<compute::Replica*>& replicas) const {
-  if (!description_.trains_parts) return replicas;
-  STARLING_CHECK(options_.viewers.size() == replicas.size(),
-                 fmt::format("{} replicas of the whole model beside {} parts", options_.viewers.size(), replicas.size()));
-  for (int worker = 0; worker < roles_.workers; ++worker) {
-    const auto index = static_cast<std::size_t>(worker);
-    const params::Layout part = description_.part_layout(settings_, roles_, options_.viewers[index]->layout(), worker);
-    const std::string difference = params::difference(part, replicas[index]->layout());
-    STARLING_CHECK(difference.empty(), fmt::format("the replica of worker {} is not its part: {}", worker, difference));
-  }
-  return options_.viewers;
+workers_.push_back(std::make_unique<Worker>(*replicas[index], *viewers[index],
+                                            data::WorkerBatches(parts, partition, worker, config.seed())));
+if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->buffers().size());
 }
 
 void Trainer::write_into(RunDirectory& directory) {
@@ -121,6 +118,7 @@ void Trainer::run() {
   gather_state();
   if (!all_finite(model_)) diverge(state_.position.number, "a weight is not finite");
   write_checkpoint(state_.clock);
+  open_stream();
   over_ = std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return is_over(worker->batches.progress()); });
   if (!over_ && !diverged_) {
     report_ = make_fabric(fabric_config)->run([&](Endpoint& endpoint) {
@@ -151,6 +149,7 @@ Status Trainer::work(Endpoint& raw) {
     count_bytes(endpoint, worker.bytes_before);
     worker.counters.bytes_sent.store(ledger_->account(endpoint.rank()).bytes_sent(), std::memory_order_relaxed);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
+    if (description_.own_models && settings_.choice("result") == "best") validate_own_model(endpoint, worker);
     STARLING_TRY(meet(meeting, endpoint, &worker));
     if (over_ || given_up_) return {};
     STARLING_TRY(begin_next_stretch(endpoint));
@@ -203,36 +202,95 @@ void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
   });
 }
 
+// By the samples that nobody trains on.
+void Trainer::validate_own_model(Endpoint& endpoint, Worker& worker) {
+  std::vector<float> weights(worker.model.begin(), worker.model.end());
+  weights.insert(weights.end(), worker.buffers().begin(), worker.buffers().end());
+  endpoint.compute(0, [&] {
+    worker.look_at(weights, [&] { worker.validation = evaluate_part(worker.viewer, validation_, 1, 0, [&] { ++activity_; }); });
+  });
+}
+
 Result<bool> Trainer::train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
-  while (!is_over(worker.batches.progress()) && gate_.may_begin(worker.batches.progress().number + 1)) {
+  for (;;) {
+    const std::uint64_t epoch = worker.batches.progress().epoch;
+    const Duration waited = endpoint.waited();
+    Result<std::optional<Task>> task = next_task(strategy, worker);
+    if (!task) return task.failure();
+    ledger_->account(endpoint.rank()).time().waiting += endpoint.waited() - waited;
     if (given_up_) return false;
-    Result<bool> going = step(endpoint, strategy, worker);
+    if (!*task) return true;
+    Result<bool> going = step(endpoint, strategy, worker, **task);
     if (!going) return going.failure();
     if (!*going) return false;
     const data::BatchOrder::Position& position = worker.batches.progress();
     look_around(endpoint);
     if (given_up_) return false;
-    if (position.sample != 0) continue;
-    if (stretch_ends_at(position.epoch)) break;
-    if (collective::is_first_alive(endpoint)) STARLING_TRY(end_epoch_on_the_side(endpoint, strategy, worker));
+    if (position.epoch == epoch) continue;
+    if (stretch_ends_at(position.epoch)) {
+      if (!stream_) return true;  // A stream says itself when it pauses.
+    } else if (collective::is_first_alive(endpoint)) {
+      STARLING_TRY(end_epoch_on_the_side(endpoint, strategy, worker));
+    }
   }
-  return true;
+}
+
+Result<std::optional<Trainer::Task>> Trainer::next_task(strategy::Strategy& strategy, Worker& worker) {
+  const data::BatchOrder::Position& progress = worker.batches.progress();
+  Task task{.number = progress.number + 1};
+  if (!stream_) {
+    if (is_over(progress) || !gate_.may_begin(task.number)) return std::optional<Task>{};
+    task.epoch = progress.epoch;
+    task.position = worker.batches.epoch();
+    task.draw = worker.batches.next(schedule_.batch(task.position), strategy.takes_part(task.number));
+    return std::optional<Task>{task};
+  }
+  std::optional<strategy::Assignment> assignment;
+  if (description_.needs_generator) {
+    Result<std::optional<strategy::Assignment>> dealt = strategy.next_batch();
+    if (!dealt) return dealt.failure();
+    assignment = std::move(*dealt);
+  } else {
+    assignment = stream_->next();
+  }
+  if (!assignment) return std::optional<Task>{};
+  worker.assignment = std::move(*assignment);
+  worker.batches.took({.epoch = worker.assignment.epoch, .sample = worker.assignment.sample, .number = worker.assignment.number});
+  task.draw.indices = worker.assignment.indices;
+  // A batch never goes beyond the end of an epoch.
+  const std::uint64_t all = worker.batches.samples_in_epoch();
+  const bool last = worker.assignment.sample == 0;
+  task.epoch = worker.assignment.epoch - (last ? 1 : 0);
+  const std::uint64_t before = (last ? all : worker.assignment.sample) - task.draw.indices.size();
+  task.position = static_cast<double>(task.epoch) + static_cast<double>(before) / static_cast<double>(all);
+  return std::optional<Task>{task};
+}
+
+void Trainer::open_stream() {
+  if (!stream_) return;
+  stretch_begins_at_ = stream_->position().number;
+  stream_->open();
+}
+
+// Asked by whoever takes a batch from the stream, one at a time.
+bool Trainer::stream_may_go_on(const data::BatchOrder::Position& position) {
+  if (given_up_ || is_over(position) || !gate_.may_begin(position.number + 1)) return false;
+  return position.sample != 0 || position.number == stretch_begins_at_ || !stretch_ends_at(position.epoch);
 }
 
 // One gradient and its exchange. False if the run is not to go on.
-Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
+Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker, const Task& task) {
   ledger::Account& account = ledger_->account(endpoint.rank());
   compute::Replica& replica = worker.replica;
-  const double position = worker.batches.epoch();
-  const std::uint64_t number = worker.batches.progress().number + 1;
-  worker.last_lr = schedule_.lr(position);
-  worker.last_batch = schedule_.batch(position);
-  if (worker.batches.progress().sample == 0) {
+  const std::uint64_t number = task.number;
+  worker.last_lr = schedule_.lr(task.position);
+  worker.last_batch = schedule_.batch(task.position);
+  if (worker.loss_epoch != task.epoch + 1) {
+    worker.loss_epoch = task.epoch + 1;
     worker.state.epoch_loss_sum = 0;
     worker.state.epoch_samples = 0;
   }
-  const data::WorkerBatches::Draw draw = worker.batches.next(worker.last_batch, strategy.takes_part(number));
-  const data::Batch batch{.samples = &dataset_.train, .indices = draw.indices, .number = number};
+  const data::Batch batch{.samples = &dataset_.train, .indices = task.draw.indices, .number = number};
   const bool recorded =
       metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
 
@@ -270,11 +328,11 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
   STARLING_TRY(strategy.exchange({.weights = worker.parameters(),
                                   .gradient = replica.gradient(),
                                   .number = number,
-                                  .epoch = position,
+                                  .epoch = task.position,
                                   .lr = worker.last_lr,
-                                  .first_stage = schedule_.first_stage(position),
+                                  .first_stage = schedule_.first_stage(task.position),
                                   .samples = batch.size(),
-                                  .share = draw.share,
+                                  .share = task.draw.share,
                                   .finite = usable}));
   const Duration waited = endpoint.waited() - waited_before;
   account.time().compute += computed - begin;
@@ -358,6 +416,13 @@ Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& st
 
 // At the meeting: everything is drained, and nobody computes.
 void Trainer::all_have_arrived(Endpoint& endpoint) {
+  if (stream_) {
+    for (const auto& worker : workers_) {
+      worker->batches.align(stream_->position());
+      worker->state.progress = worker->batches.progress();
+      worker->state.order = worker->batches.order();
+    }
+  }
   std::vector<int> lost;
   bool at_epoch_end = true;
   std::optional<std::uint64_t> epoch;
@@ -387,7 +452,7 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
 
 // The parameters are what the strategy says; buffers, which no strategy moves, are the mean over the workers.
 void Trainer::assemble_model(Worker& first) {
-  std::copy(first.model.begin(), first.model.end(), model_.begin());
+  choose_parameters(first);
   const std::span<float> buffers = std::span(model_).subspan(first.model.size());
   std::vector<double> sums(buffers.size());
   double count = 0;
@@ -397,6 +462,31 @@ void Trainer::assemble_model(Worker& first) {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += static_cast<double>(worker->buffers()[i]);
   }
   for (std::size_t i = 0; i < sums.size(); ++i) buffers[i] = static_cast<float>(sums[i] / count);
+}
+
+// What the strategy says the parameters are; or, where every worker has a model of its own, what the option `result` makes of them.
+void Trainer::choose_parameters(const Worker& first) {
+  const std::string policy = description_.own_models ? settings_.choice("result") : "rank0";
+  const Worker* chosen = &first;
+  std::vector<const Worker*> there;
+  for (const auto& worker : workers_) {
+    if (!worker->lost) there.push_back(worker.get());
+  }
+  const auto validation_loss = [](const Worker& worker) {
+    return std::isfinite(worker.validation.loss_sum) ? worker.validation.loss_sum : std::numeric_limits<double>::infinity();
+  };
+  if (policy == "best") {
+    for (const Worker* worker : there) {
+      if (validation_loss(*worker) < validation_loss(*chosen)) chosen = worker;
+    }
+  }
+  std::copy(chosen->model.begin(), chosen->model.end(), model_.begin());
+  if (policy != "average" || there.size() < 2) return;
+  for (std::size_t i = 0; i < first.model.size(); ++i) {
+    double sum = 0;
+    for (const Worker* worker : there) sum += static_cast<double>(worker->model[i]);
+    model_[i] = static_cast<float>(sum / static_cast<double>(there.size()));
+  }
 }
 
 void Trainer::conclude(Endpoint& endpoint) {
@@ -430,6 +520,7 @@ void Trainer::conclude(Endpoint& endpoint) {
   if (writes_now_) write_checkpoint(endpoint.now());
   ++activity_;
   gate_.open();
+  open_stream();
   clock_ = last_seen_ = endpoint.now();
 }
 
@@ -531,7 +622,8 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
                                                                 .seed = config_.seed(),
                                                                 .stretch = state_.stretches,
                                                                 .patience = patience(),
-                                                                .skips_not_finite = config_.on_nan == OnNan::skip});
+                                                                .skips_not_finite = config_.on_nan == OnNan::skip,
+                                                                .batches = stream_ ? &*stream_ : nullptr});
   if (has_saved_) load(*made, saved_[static_cast<std::size_t>(rank)]);
   return made;
 }

@@ -31,6 +31,7 @@
 #include "starling/fabric/metered_endpoint.h"
 #include "starling/ledger/ledger.h"
 #include "starling/optim/schedule.h"
+#include "starling/run/batch_stream.h"
 #include "starling/run/checkpoint.h"
 #include "starling/run/evaluation.h"
 #include "starling/run/metrics.h"
@@ -118,6 +119,9 @@ class Trainer {
   struct Worker;
   struct Counters;
   struct Saved;
+  struct Task;
+
+  void hold_out(std::vector<std::vector<std::uint32_t>>& parts);
 
   // The bodies of the ranks.
   Status work(fabric::Endpoint& raw);
@@ -125,7 +129,10 @@ class Trainer {
 
   // One stretch of one worker: true if it ended so that all meet, false if the run is given up.
   Result<bool> train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
-  Result<bool> step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
+  Result<std::optional<Task>> next_task(strategy::Strategy& strategy, Worker& worker);  // Nothing when the stretch ends for this worker.
+  Result<bool> step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker, const Task& task);
+  void open_stream();
+  bool stream_may_go_on(const data::BatchOrder::Position& position);
   bool skip(Worker& worker, const std::string& what);
   void look_around(fabric::Endpoint& endpoint);
   Status end_epoch_on_the_side(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
@@ -134,11 +141,13 @@ class Trainer {
   void count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before);
   Status meet(collective::Meeting& meeting, fabric::Endpoint& endpoint, Worker* worker);
   void evaluate_own_part(fabric::Endpoint& endpoint, Worker& worker);
+  void validate_own_model(fabric::Endpoint& endpoint, Worker& worker);
   Status begin_next_stretch(fabric::Endpoint& endpoint);
 
   // By one rank, while the others wait.
   void all_have_arrived(fabric::Endpoint& endpoint);
   void assemble_model(Worker& first);
+  void choose_parameters(const Worker& first);
   void conclude(fabric::Endpoint& endpoint);
   void end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation);
   void gather_state();
@@ -177,6 +186,9 @@ class Trainer {
   bool exchanges_;  // Not sequential.
   optim::Schedule schedule_;
   std::vector<std::uint64_t> part_samples_;
+  data::Samples validation_;             // Held out; perhaps none.
+  std::optional<BatchStream> stream_;    // Where workers have no order of batches of their own.
+  std::uint64_t stretch_begins_at_ = 0;  // Batches of the stream that came before.
   std::vector<std::unique_ptr<Worker>> workers_;
   std::vector<Saved> saved_;  // By rank: what strategies want to find again.
   bool has_saved_ = false;

@@ -74,9 +74,12 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i]->state = state_.workers[i];
     workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
+    const data::BatchOrder::Position& progress = workers_[i]->batches.progress();
+    workers_[i]->loss_epoch = progress.sample == 0 ? progress.epoch : progress.epoch + 1;
     publish(*workers_[i]);
     workers_[i]->counters.bytes_sent = ledger_->account(static_cast<int>(i)).bytes_sent();
   }
+  if (stream_) stream_->seek(state_.workers[0].order);
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
   earlier_epochs_ = epochs_done();

@@ -59,11 +59,22 @@ struct Trainer::Worker {
   std::vector<float> buffers_before{};  // The batch, where it may have to be skipped.
   std::vector<float> weights_aside{};   // While the replica evaluates the model.
   compute::Evaluation evaluation{};     // Of its part of the test set.
+  compute::Evaluation validation{};     // Of its own model, where the best of them is to be chosen.
+  strategy::Assignment assignment{};    // Its batch, where batches come from a stream.
+  std::uint64_t loss_epoch = 0;         // The epoch, counted from 1, that the sums of the loss are of.
   double last_lr = 0;
   std::size_t last_batch = 0;
   std::uint64_t bytes_before = 0;  // The stretch began.
   bool lost = false;               // As of the last meeting.
   Counters counters{};
+};
+
+// A batch to compute on.
+struct Trainer::Task {
+  data::WorkerBatches::Draw draw{};
+  std::uint64_t epoch = 0;   // Epochs completed before it.
+  double position = 0;       // The same as a fraction.
+  std::uint64_t number = 1;  // Of this worker's steps.
 };
 
 struct Trainer::Saved {

@@ -4,8 +4,7 @@
 // averaging with a centre that nobody locks. The centre is a window at worker 0; a worker reads it and adds to it whenever it likes, while
 // others do the same. Workers may form groups that are synchronous inside, of which one member exchanges with the centre for all.
 //
-// The window has one component more than the model: a count of the exchanges, from which each takes a number (fetch_add) just before it
-// adds. The numbers put all exchanges into one order, so that what a worker had read and what came before its own is known exactly.
+// The window counts the exchanges (counted_window.h), so that what a worker had read and what came before its own is known exactly.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +13,9 @@
 #include "starling/base/floats.h"
 #include "starling/base/random.h"
 #include "starling/collective/collective.h"
+#include "starling/strategy/counted_window.h"
 #include "starling/strategy/elastic.h"
+#include "starling/strategy/gathering.h"
 #include "starling/strategy/methods.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/shards.h"
@@ -39,20 +40,12 @@ class EaWild final : public Strategy {
         group_(group_of(rank(), static_cast<int>(this->context().settings.integer("group")))),
         size_(this->context().layout.parameter_count()),
         optimiser_(this->context(), parameters_of(this->context().layout)),
-        read_(size_ + 1),
+        read_(size_),
         spring_(size_) {}
 
   Status start(std::span<float> weights, std::span<const float> model) override {
-    Result<std::shared_ptr<fabric::Window>> window = endpoint().open_window("ea-wild centre", size_ + 1, 0);
-    if (!window) return window.failure();
-    centre_ = *window;
-    if (rank() == 0) {
-      std::copy(model.begin(), model.end(), read_.begin());
-      read_[size_] = 0;
-      STARLING_TRY(centre_->write(0, read_));
-    }
-    STARLING_TRY(collective::broadcast(endpoint(), group_, weights));
-    return wait_for_all();  // Nobody reads what worker 0 has yet to write.
+    STARLING_TRY(centre_.open(context(), "ea-wild centre", model));
+    return collective::broadcast(endpoint(), group_, weights);
   }
 
   Status exchange(const Step& step) override {
@@ -67,12 +60,12 @@ class EaWild final : public Strategy {
 
   // The window ends with its home, so nobody may leave before all have read it.
   Status finish(std::span<float> weights, std::span<float> model) override {
-    STARLING_TRY(wait_for_all());
+    STARLING_TRY(wait_for_all(context()));
     STARLING_TRY(peek(weights, model));
-    return wait_for_all();
+    return wait_for_all(context());
   }
 
-  Status peek(std::span<const float> /*weights*/, std::span<float> model) override { return centre_->read(0, model); }
+  Status peek(std::span<const float> /*weights*/, std::span<float> model) override { return centre_.peek(model); }
 
   void list_state(params::StateList& state) override {
     state.within("optimizer", [&](params::StateList& inner) { optimiser_.list_state(inner); });
@@ -100,15 +93,13 @@ class EaWild final : public Strategy {
     if (group_[representative] == rank()) {
       const params::UpdateId id = context().account.produced();
       endpoint().pass("push");
-      STARLING_TRY(centre_->read(0, read_));
+      STARLING_TRY(centre_.read(read_));
       const float alpha = elastic_alpha(context().settings, step.lr, context().roles.workers / group_.size());
-      scaled_difference(spring_, alpha, step.weights, std::span<const float>(read_).first(size_));
-      Result<float> number = centre_->fetch_add(size_, 1);
+      scaled_difference(spring_, alpha, step.weights, read_);
+      Result<std::uint64_t> number = centre_.take_number();
       if (!number) return number.failure();
-      constexpr float kLargest = 16'777'215;  // Beyond it a float cannot count.
-      STARLING_CHECK(*number < kLargest, std::string("the centre has seen too many exchanges since the last checkpoint to count them"));
-      context().account.applied_in_order(0, id, static_cast<std::uint64_t>(read_[size_]), static_cast<std::uint64_t>(*number));
-      STARLING_TRY(centre_->add(0, spring_));
+      context().account.applied_in_order(0, id, centre_.count_read(), *number);
+      STARLING_TRY(centre_.add(0, spring_));
     }
     return collective::broadcast(endpoint(), group_, spring_, representative);
   }
@@ -121,34 +112,12 @@ class EaWild final : public Strategy {
     return static_cast<int>(stream.below(static_cast<std::uint64_t>(group_.size())));
   }
 
-  // A barrier whose waits last as long as others compute, and which goes on without those that are lost.
-  Status wait_for_all() {
-    constexpr fabric::Tag kHere = 30;
-    constexpr fabric::Tag kGoOn = 31;
-    if (rank() != 0) {
-      STARLING_TRY(endpoint().send(0, kHere, {}));
-      Result<fabric::Message> message = context().patience.receive(endpoint(), fabric::from(0, kGoOn));
-      return message ? Status{} : Status(message.failure());
-    }
-    std::vector<fabric::Rank> here;
-    for (fabric::Rank worker = 1; worker < context().roles.workers; ++worker) {
-      Result<fabric::Message> message = context().patience.receive(endpoint(), fabric::from(worker, kHere));
-      if (message) here.push_back(worker);
-      if (!message && message.failure().kind != FailureKind::peer_lost) return message.failure();
-    }
-    for (const fabric::Rank worker : here) {
-      Status sent = endpoint().send(worker, kGoOn, {});
-      if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
-    }
-    return {};
-  }
-
   std::uint64_t tau_;
   bool random_;
   fabric::Group group_;
   std::size_t size_;
   RunOptimiser optimiser_;
-  std::shared_ptr<fabric::Window> centre_;
+  CountedWindow centre_;
   std::vector<float> read_;
   std::vector<float> spring_;
 };

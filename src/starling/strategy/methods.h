@@ -19,6 +19,12 @@ Description describe_dc_asgd();
 Description describe_easgd();
 Description describe_ea_msgd();
 Description describe_ea_wild();
+Description describe_hogwild();
+Description describe_dogwild();
+Description describe_all_to_all();
+Description describe_neighbours();
+Description describe_gosgd();
+Description describe_ad_psgd();
 Description describe_ist();
 
 }  // namespace starling::strategy

@@ -12,6 +12,7 @@
 #include "starling/collective/meeting.h"
 #include "starling/strategy/coded_sum.h"
 #include "starling/strategy/shards.h"
+#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 namespace {
@@ -32,23 +33,6 @@ constexpr fabric::Tag kPull = 4;
 constexpr fabric::Tag kFinish = 5;
 constexpr fabric::Tag kReply = 6;
 constexpr fabric::Tag kPeek = 7;
-
-constexpr fabric::Tag kTags = 8;
-
-// Tags differ from stretch to stretch, so that a message which a fault has doubled is not taken for one of the next.
-fabric::Tag tag_in(const Context& context, fabric::Tag tag) {
-  constexpr std::uint64_t kStretches = fabric::kFirstReservedTag / kTags;
-  return static_cast<fabric::Tag>(context.stretch % kStretches) * kTags + tag;
-}
-
-// A stamp carries one number: the learning rate, negative in the first stage of two.
-double with_stage(const Step& step) { return step.first_stage ? -step.lr : step.lr; }
-
-double staleness_scale(const std::string& rule, std::uint64_t staleness) {
-  if (rule == "inverse") return 1 / std::max(1.0, static_cast<double>(staleness));
-  if (rule == "inverse-plus-one") return 1 / (static_cast<double>(staleness) + 1);
-  return 1;
-}
 
 }  // namespace
 
@@ -360,11 +344,6 @@ Status ParameterServer::reply(Rank worker, tensor::Tensor weights, bool to_compu
   if (!sent && sent.failure().kind == FailureKind::peer_lost) return {};  // Its departure is heard of as any other.
   if (sent && to_compute_on) pulled(worker, weights_);
   return sent;
-}
-
-Option staleness_lr_option() {
-  return Option::choice("staleness_lr", "none", {"none", "inverse", "inverse-plus-one"},
-                        "makes the step of a stale update smaller: by nothing, by 1/max(1, staleness), or by 1/(staleness + 1)");
 }
 
 }  // namespace starling::strategy

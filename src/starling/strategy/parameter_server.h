@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "starling/strategy/run_optimiser.h"
+#include "starling/strategy/staleness_lr.h"
 #include "starling/strategy/strategy.h"
 #include "starling/tensor/channel.h"
 
@@ -139,8 +140,5 @@ class ParameterServer : public Strategy {
   std::vector<char> waiting_;                    // For a reply.
   std::vector<std::optional<Stalled>> stalled_;  // Pushes that wait for their turn.
 };
-
-// The option that all of them have, and the one line about it.
-Option staleness_lr_option();
 
 }  // namespace starling::strategy

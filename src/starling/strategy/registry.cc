@@ -37,6 +37,9 @@ void check_codec(const Description& description, const std::string& codec, const
   if (codec == "fp32") return;
   const std::string& name = description.name;
   if (description.sends == Sends::nothing) throw UserError(fmt::format("strategy {} sends nothing, so --codec {} has no use", name, codec));
+  if (description.sends == Sends::additions) {
+    throw UserError(fmt::format("strategy {} adds to shared memory, where nobody could decode what --codec {} makes of it", name, codec));
+  }
   if (description.sends == Sends::weights) {
     throw UserError(
         fmt::format("strategy {} sends weights, not gradients or differences: what --codec {} leaves out would be missing from the model",
@@ -93,6 +96,12 @@ Registry Registry::built_in() {
   registry.add(describe_easgd());
   registry.add(describe_ea_msgd());
   registry.add(describe_ea_wild());
+  registry.add(describe_hogwild());
+  registry.add(describe_dogwild());
+  registry.add(describe_all_to_all());
+  registry.add(describe_neighbours());
+  registry.add(describe_gosgd());
+  registry.add(describe_ad_psgd());
   registry.add(describe_ist());
   return registry;
 }

@@ -21,8 +21,9 @@ namespace starling::strategy {
 enum class Sends {
   nothing,
   gradients,
-  deltas,   // Differences of weights.
-  weights,  // A codec that leaves parts out would leave parts of the model out: refused.
+  deltas,     // Differences of weights.
+  weights,    // A codec that leaves parts out would leave parts of the model out: refused.
+  additions,  // To memory that is shared, where nobody could decode them: a codec is refused.
 };
 
 // Where every update is to be applied.

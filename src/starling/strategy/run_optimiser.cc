@@ -37,11 +37,22 @@ void RunOptimiser::step_and_add_delta(std::span<float> weights, std::span<const 
     step(weights, gradient, lr, first_stage);
     subtract_floats(difference_, weights, difference_);
   } else {
-    std::fill(difference_.begin(), difference_.end(), 0.0F);
-    step(difference_, gradient, lr, first_stage);
+    difference(weights, gradient, lr, first_stage, difference_);
     add_floats(weights, difference_);
   }
   add_floats(delta, difference_);
+}
+
+void RunOptimiser::difference(std::span<const float> weights, std::span<const float> gradient, double lr, bool first_stage,
+                              std::span<float> difference) {
+  if (looks_at_weights_) {
+    std::copy(weights.begin(), weights.end(), difference.begin());
+    step(difference, gradient, lr, first_stage);
+    subtract_floats(difference, difference, weights);
+  } else {
+    std::fill(difference.begin(), difference.end(), 0.0F);
+    step(difference, gradient, lr, first_stage);
+  }
 }
 
 void RunOptimiser::reset() {

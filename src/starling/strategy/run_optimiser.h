@@ -28,6 +28,11 @@ class RunOptimiser {
   // does not look at the weights (no weight decay, not LARS); otherwise it is rounded.
   void step_and_add_delta(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage, std::span<float> delta);
 
+  // The step's difference alone: weights + difference are what step() makes of them, with the same exception. The weights stay as they
+  // are.
+  void difference(std::span<const float> weights, std::span<const float> gradient, double lr, bool first_stage,
+                  std::span<float> difference);
+
   // All state as at the beginning.
   void reset();
 

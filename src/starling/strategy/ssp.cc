@@ -64,7 +64,7 @@ Description describe_ssp() {
   description.traffic = "per step and worker: S messages up with n floats in all, S down with n floats";
   description.paper = "Ho et al. 2013. s = 0 is synchronous.";
   description.options = {Option::integer("bound", 2, 0, 1'000'000'000, "s: clocks that the fastest may be ahead of the slowest"),
-                         staleness_lr_option()};
+                         staleness_lr_option("none")};
   description.sends = Sends::deltas;
   description.places = Places::servers;
   description.needs_servers = true;

@@ -82,6 +82,28 @@ Status Channel::send(fabric::Rank to, const SparseRowsView& rows, const params::
   return send_payload(to, fabric::Payload::copy_of(rows.values), deadline);
 }
 
+Outgoing Channel::make_ready(const TensorView& tensor, const params::Stamp& stamp) {
+  check_memory(tensor.dtype, tensor.shape, tensor.bytes);
+  Outgoing outgoing;
+  const bool coded = uses_codec(tensor.dtype, element_count(tensor.shape));
+  if (coded) options_.codec->encode(floats(tensor.bytes), encoded_);
+  outgoing.payload_ = fabric::Payload::copy_of(coded ? std::span<const std::byte>(encoded_) : tensor.bytes);
+  write_head(coded ? Form::encoded : Form::dense, tensor.dtype, tensor.shape, {}, stamp, outgoing.head_);
+  return outgoing;
+}
+
+Status Channel::send(fabric::Rank to, const Outgoing& outgoing, fabric::Deadline deadline) {
+  fabric::Payload payload = outgoing.payload_.share();
+  payload.set_head(std::as_bytes(std::span(outgoing.head_)));
+  return endpoint_.send(to, options_.tag, std::move(payload), deadline);
+}
+
+bool Channel::offer(fabric::Rank to, const Outgoing& outgoing) {
+  fabric::Payload payload = outgoing.payload_.share();
+  payload.set_head(std::as_bytes(std::span(outgoing.head_)));
+  return endpoint_.offer(to, options_.tag, std::move(payload));
+}
+
 Status Channel::read(const fabric::Message& message, Header& header) const {
   const std::optional<std::string> error = read_head(message.payload, header);
   if (!error) return {};

@@ -53,6 +53,19 @@ struct Incoming {
   std::optional<SparseRows> sparse{};
 };
 
+// A tensor that is ready to be sent, any number of times: copied or encoded once. Movable.
+class Outgoing {
+ public:
+  // What travels after the head: the values, or what a codec made of them.
+  std::span<const std::byte> bytes() const { return payload_.bytes(); }
+
+ private:
+  friend class Channel;
+
+  std::vector<std::uint64_t> head_{};
+  fabric::Payload payload_{};
+};
+
 // A receive that was begun; see Channel::begin_receive.
 class Pending;
 
@@ -69,6 +82,12 @@ class Channel {
               fabric::Deadline deadline = fabric::Deadline::standard());
   Status send(fabric::Rank to, const SparseRowsView& rows, const params::Stamp& stamp = {},
               fabric::Deadline deadline = fabric::Deadline::standard());
+
+  // The same to several ranks: made ready once, it is sent to each without another copy (where the fabric moves messages inside a process),
+  // and goes through the codec once. offer() is Endpoint::offer(): false if it is lost already.
+  Outgoing make_ready(const TensorView& tensor, const params::Stamp& stamp = {});
+  Status send(fabric::Rank to, const Outgoing& outgoing, fabric::Deadline deadline = fabric::Deadline::standard());
+  bool offer(fabric::Rank to, const Outgoing& outgoing);
 
   // The next from this rank, or from anybody (fabric::kAnyRank).
   Result<Incoming> receive(fabric::Rank from, fabric::Deadline deadline = fabric::Deadline::standard());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <thread>
 #include <vector>
 
@@ -54,6 +55,50 @@ TEST(SharedFloats, RangesOfEveryLength) {
     EXPECT_EQ(shared.front(), -1);
     EXPECT_EQ(shared.back(), -1);
   }
+}
+
+// Additions go in groups of components that depend on the address, so every length is tried at every place within two such groups.
+TEST(SharedFloats, AdditionsAtEveryAddress) {
+  constexpr std::size_t kPlaces = 8;
+  constexpr std::size_t kLongest = 35;
+  for (std::size_t place = 0; place < kPlaces; ++place) {
+    for (std::size_t size = 0; size <= kLongest; ++size) {
+      const std::vector<float> before = random_values(place + size + kPlaces, "before");
+      std::vector<float> shared = before;
+      const std::vector<float> values = random_values(size, "added");
+      add_shared(std::span(shared).subspan(place, size), values);
+      for (std::size_t i = 0; i < shared.size(); ++i) {
+        const bool is_inside = i >= place && i < place + size;
+        ASSERT_EQ(shared[i], is_inside ? before[i] + values[i - place] : before[i]) << size << " floats from " << place << ", at " << i;
+      }
+    }
+  }
+}
+
+// Threads whose ranges begin at different places group components differently, and single components are added to as well; the groups
+// overlap, and no addition may be lost for it.
+TEST(SharedFloats, ConcurrentAdditionsInDifferentGroupsAreNotLost) {
+  constexpr std::size_t kSize = 64;
+  constexpr int kTimes = 20'000;  // Long enough for threads to meet, also where there are more of them than cores.
+  std::barrier start(4);
+  std::vector<float> sums(kSize);
+  const std::vector<float> ones(kSize, 1.0F);
+  std::vector<std::thread> threads;
+  for (std::size_t first = 0; first < 3; ++first) {
+    threads.emplace_back([&, first] {
+      start.arrive_and_wait();
+      for (int i = 0; i < kTimes; ++i) add_shared(std::span(sums).subspan(first), std::span(ones).subspan(first));
+    });
+  }
+  threads.emplace_back([&] {
+    start.arrive_and_wait();
+    for (int i = 0; i < kTimes; ++i) {
+      for (float& sum : sums) add_shared(sum, 1.0F);
+    }
+  });
+  for (std::thread& thread : threads) thread.join();
+  for (std::size_t i = 0; i < kSize; ++i)
+    EXPECT_EQ(sums[i], static_cast<float>(kTimes) * static_cast<float>(std::min<std::size_t>(i, 2) + 2)) << i;
 }
 
 // Threads add, read and write the same components at the same time; run under ThreadSanitizer this is the proof that the vector forms

@@ -59,7 +59,7 @@ std::vector<std::string> names() {
 TEST_F(StrategyProgram, StrategiesAreListedOnePerLineWithTheNameFirst) {
   EXPECT_EQ(run("strategies").code, 0);
   EXPECT_EQ(names(), (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd",
-                                               "easgd", "ea-msgd", "ea-wild"}));
+                                               "easgd", "ea-msgd", "ea-wild", "hogwild"}));
 }
 
 TEST_F(StrategyProgram, AStrategyIsExplained) {

@@ -37,7 +37,7 @@ inline data::Dataset small_dataset(std::size_t train = 200, std::size_t test = 6
   return {.name = "small", .train = small_samples(train, 1), .test = small_samples(test, 2), .class_names = {"a", "b", "c"}};
 }
 
-class SmallReplica final : public compute::Replica {
+class SmallReplica : public compute::Replica {
  public:
   explicit SmallReplica(int inputs = kInputs) {
     layout_.add("weight", {kClasses, inputs});

@@ -39,8 +39,9 @@ TEST(Registry, HasTheSpectrumInItsOrder) {
   std::vector<std::string> names;
   const Registry registry = Registry::built_in();
   for (const Description& description : registry.all()) names.push_back(description.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd",
-                                             "easgd", "ea-msgd", "ea-wild", "ist"}));
+  EXPECT_EQ(names,
+            (std::vector<std::string>{"sequential", "sync", "local-sgd", "fedavg", "ssp", "async", "downpour", "agn", "dc-asgd", "easgd",
+                                      "ea-msgd", "ea-wild", "hogwild", "dogwild", "all-to-all", "neighbours", "gosgd", "ad-psgd", "ist"}));
 }
 
 TEST(Registry, EveryDescriptionIsComplete) {
@@ -108,7 +109,7 @@ TEST(Registry, LockstepMayDependOnTheSettings) {
     return in_lockstep(description, settings);
   };
   for (const char* name : {"sequential", "sync", "local-sgd", "fedavg"}) EXPECT_TRUE(in_step(name)) << name;
-  for (const char* name : {"ssp", "async", "downpour", "agn", "dc-asgd", "easgd", "ea-msgd", "ea-wild"})
+  for (const char* name : {"ssp", "async", "downpour", "agn", "dc-asgd", "easgd", "ea-msgd", "ea-wild", "hogwild"})
     EXPECT_FALSE(in_step(name)) << name;
   EXPECT_TRUE(in_step("ea-wild", {{"group", "2"}}));
 }
@@ -145,6 +146,7 @@ TEST(CheckUse, ACodecMustFitWhatIsSent) {
     EXPECT_TRUE(has(refusal({.strategy = name, .roles = served, .codec = "topk"}), "sends weights, not gradients or differences")) << name;
   }
   EXPECT_TRUE(has(refusal({.strategy = "ea-wild", .codec = "int8"}), "sends weights, not gradients or differences"));
+  EXPECT_TRUE(has(refusal({.strategy = "hogwild", .codec = "int8"}), "adds to shared memory, where nobody could decode what --codec int8"));
   EXPECT_TRUE(has(refusal({.strategy = "local-sgd", .codec = "dgc"}), "differences of weights, which have it already; try topk"));
   EXPECT_TRUE(has(refusal({.strategy = "downpour", .roles = served, .codec = "dgc:0.01"}), "differences of weights"));
   EXPECT_TRUE(has(refusal({.strategy = "sync", .codec = "dgc", .optimiser = {.name = "adam"}}), "sgd, momentum or nesterov, not adam"));

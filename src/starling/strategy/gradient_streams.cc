@@ -1,0 +1,235 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/strategy/gradient_streams.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "starling/base/error.h"
+#include "starling/base/floats.h"
+#include "starling/strategy/coded_sum.h"
+#include "starling/strategy/shards.h"
+#include "starling/strategy/tags.h"
+
+namespace starling::strategy {
+namespace {
+
+using fabric::Message;
+using fabric::Rank;
+using tensor::Incoming;
+using tensor::TensorView;
+
+constexpr fabric::Tag kGradient = 1;
+constexpr fabric::Tag kEnd = 2;
+
+std::unique_ptr<codec::Codec> codec_of(const Context& context) {
+  if (context.codec == "fp32") return nullptr;
+  return codec::make_codec(context.codec, codec_context(context, parameters_of(context.layout)));
+}
+
+}  // namespace
+
+GradientStreams::GradientStreams(Context context, StreamOptions options)
+    : Strategy(std::move(context)),
+      options_(std::move(options)),
+      places_(options_.peers),
+      codec_(codec_of(this->context())),
+      channel_(
+          endpoint(),
+          {.tag = tag_in(this->context(), kGradient), .codec = codec_.get(), .codec_values = this->context().layout.parameter_count()}),
+      unsent_(options_.peers.size()) {
+  if (!this->context().roles.is_worker(rank())) return;
+  places_.insert(std::upper_bound(places_.begin(), places_.end(), rank()), rank());
+  if (this->context().settings.choice("optimizer") == "run") optimiser_.emplace(this->context(), parameters_of(this->context().layout));
+  if (codec_) decoded_.resize(this->context().layout.parameter_count());
+}
+
+// All begin with the same weights, or each with its own after a restore; so there is nothing to agree on.
+Status GradientStreams::start(std::span<float> /*weights*/, std::span<const float> /*model*/) {
+  version_ = context().account.contents().size();
+  return {};
+}
+
+Status GradientStreams::prepare(std::span<float> weights) {
+  const fabric::Filter filter = fabric::anything();
+  while (std::optional<Message> message = endpoint().poll(filter)) STARLING_TRY(receive(std::move(*message)));
+  apply_arrived(weights);
+  computed_on_.version = version_;
+  computed_on_.contents = context().account.contents();
+  return {};
+}
+
+Status GradientStreams::exchange(const Step& step) {
+  if (step.samples == 0) return {};
+  const params::UpdateId id = produce();
+  endpoint().pass("push");
+  if (!step.finite) {
+    context().account.dropped(id, ledger::kNotFinite);
+    for (std::vector<std::uint64_t>& numbers : unsent_) numbers.push_back(id.number);
+    return {};
+  }
+  computed_on_.id = id;
+  computed_on_.value = with_stage(step);
+  if (codec_) codec_->set_progress(step.epoch);
+  std::optional<tensor::Outgoing> outgoing;
+  if (!options_.peers.empty() || codec_)
+    outgoing = channel_.make_ready(TensorView::of(std::span<const float>(step.gradient)), computed_on_);
+  std::span<const float> own = step.gradient;
+  if (codec_) {
+    // What the others will see, so that all replicas move alike; the rest stays in the codec and comes with the next.
+    const std::optional<std::string> error = codec_->decode(outgoing->bytes(), decoded_);
+    STARLING_CHECK(!error, fmt::format("rank {} cannot decode its own update: {}", rank(), *error));
+    own = decoded_;
+  }
+  context().account.applied(computed_on_, version_, context().account.contents());
+  ++version_;
+  apply(step.weights, own, step.lr, step.first_stage);
+  return outgoing ? send(*outgoing, id) : Status{};
+}
+
+Status GradientStreams::finish(std::span<float> weights, std::span<float> model) {
+  for (std::size_t i = 0; i < options_.peers.size(); ++i) {
+    std::vector<std::uint64_t> words{context().account.produced_count()};
+    words.insert(words.end(), unsent_[i].begin(), unsent_[i].end());
+    unsent_[i].clear();
+    Status sent =
+        endpoint().send(options_.peers[i], tag_in(context(), kEnd), fabric::Payload::copy_of(std::span<const std::uint64_t>(words)));
+    if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+  }
+  while (waits_for_any()) {
+    const fabric::Filter filter{.departures_seen = endpoint().departures().size()};
+    if (!waits_for_any()) break;  // Somebody departed just now.
+    Result<Message> message = context().patience.receive(endpoint(), filter);
+    if (message) {
+      STARLING_TRY(receive(std::move(*message)));
+      apply_arrived(weights);
+    } else if (message.failure().kind != FailureKind::peer_lost) {
+      return message.failure();
+    }
+  }
+  // What somebody who is gone had sent.
+  const fabric::Filter filter = fabric::anything();
+  while (std::optional<Message> message = endpoint().poll(filter)) STARLING_TRY(receive(std::move(*message)));
+  apply_arrived(weights);
+  ended_.clear();
+  std::copy(weights.begin(), weights.end(), model.begin());
+  return {};
+}
+
+void GradientStreams::list_state(params::StateList& state) {
+  if (optimiser_) state.within("optimizer", [&](params::StateList& inner) { optimiser_->list_state(inner); });
+  if (codec_) state.within("codec", [&](params::StateList& inner) { codec_->list_state(inner); });
+}
+
+Status GradientStreams::other_message(Message message) {
+  return Failure{FailureKind::mismatch, rank(),
+                 message.source,        fmt::format("a gradient of rank {}", message.source),
+                 Duration::zero(),      fmt::format("it sent a message with tag {}", message.tag)};
+}
+
+Status GradientStreams::receive(Message message) {
+  if (!is_of_this_stretch(context(), message.tag)) return {};  // Given twice by a fault of the network.
+  if (message.tag == tag_in(context(), kEnd)) return end_of(message.source, message.payload);
+  if (message.tag != tag_in(context(), kGradient)) return other_message(std::move(message));
+  Result<Incoming> incoming = channel_.parse(std::move(message));
+  if (!incoming) return incoming.failure();
+  const params::Stamp& stamp = incoming->stamp;
+  STARLING_CHECK(stamp.id.origin == incoming->source && incoming->tensor.size() == context().layout.parameter_count(),
+                 fmt::format("rank {} sent {} as an update of rank {}", incoming->source, incoming->tensor.describe(), stamp.id.origin));
+  ledger::Account& account = context().account;
+  if (account.contents()[stamp.id.origin].contains(stamp.id.number)) return {};  // A fault of the network gives a message twice.
+  account.applied(stamp, version_, account.contents());
+  ++version_;
+  arrived_.push_back({.gradient = std::move(incoming->tensor), .lr = std::abs(stamp.value), .first_stage = std::signbit(stamp.value)});
+  return {};
+}
+
+// The peer has sent all it has to send. What has not come now was lost, but for what it has not sent.
+Status GradientStreams::end_of(Rank peer, const fabric::Payload& payload) {
+  if (!ended_.insert(peer).second) return {};
+  const std::span<const std::uint64_t> words = payload.as<std::uint64_t>();
+  STARLING_CHECK(!words.empty(), fmt::format("rank {} ends its stream without a number", peer));
+  const std::span<const std::uint64_t> unsent = words.subspan(1);
+  ledger::Account& account = context().account;
+  const params::NumberSet& here = account.contents()[peer];
+  for (std::uint64_t number = here.prefix() + 1; number <= words[0]; ++number) {
+    if (here.contains(number) || std::binary_search(unsent.begin(), unsent.end(), number)) continue;
+    account.dropped({.origin = peer, .number = number}, kLostOnTheWay);
+  }
+  return {};
+}
+
+// Applying is arithmetic on this rank's memory alone, and in the simulator takes no time, as everything between two computations.
+void GradientStreams::apply_arrived(std::span<float> weights) {
+  if (arrived_.empty()) return;
+  endpoint().compute(0, [&] {
+    for (const Arrived& one : arrived_) {
+      std::span<const float> gradient = one.gradient.as<float>();
+      if (options_.weight != 1) {
+        weighted_.assign(gradient.begin(), gradient.end());
+        scale_floats(weighted_, static_cast<float>(options_.weight));
+        gradient = weighted_;
+      }
+      apply(weights, gradient, one.lr, one.first_stage);
+    }
+  });
+  arrived_.clear();
+}
+
+void GradientStreams::apply(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage) {
+  if (optimiser_) {
+    optimiser_->step(weights, gradient, lr, first_stage);
+  } else {
+    add_scaled_floats(weights, -static_cast<float>(lr), gradient);
+  }
+}
+
+Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::UpdateId& id) {
+  for (std::size_t i = 0; i < options_.peers.size(); ++i) {
+    const Rank peer = options_.peers[i];
+    if (options_.offers) {
+      if (channel_.offer(peer, outgoing)) continue;
+      unsent_[i].push_back(id.number);
+      if (endpoint().peer(peer) == fabric::PeerState::alive) context().account.dropped(id, kNoRoom);
+      continue;
+    }
+    Status sent = channel_.send(peer, outgoing);
+    if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+  }
+  return {};
+}
+
+params::UpdateId GradientStreams::produce() {
+  return options_.addressed ? context().account.produced_for(places_) : context().account.produced();
+}
+
+bool GradientStreams::waits_for_any() const {
+  return std::any_of(options_.peers.begin(), options_.peers.end(),
+                     [&](Rank peer) { return !ended_.contains(peer) && endpoint().peer(peer) == fabric::PeerState::alive; });
+}
+
+std::vector<Rank> others(const Roles& roles, Rank rank) {
+  std::vector<Rank> result;
+  for (Rank worker = 0; worker < roles.workers; ++worker) {
+    if (worker != rank) result.push_back(worker);
+  }
+  return result;
+}
+
+Option stream_weight_option() {
+  return Option::number("weight", 0, 0, 1, "of a gradient that arrives, where the own one has 1; 0: 1 / (peers + 1)");
+}
+
+double stream_weight(const Settings& settings, std::size_t peers) {
+  const double given = settings.number("weight");
+  return given > 0 ? given : 1.0 / static_cast<double>(peers + 1);
+}
+
+Option stream_optimiser_option(const std::string& standard) {
+  return Option::choice("optimizer", standard, {"sgd", "run"},
+                        "what every replica does with a gradient: plain SGD, or a step of the run's optimizer");
+}
+
+}  // namespace starling::strategy

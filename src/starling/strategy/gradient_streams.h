@@ -1,0 +1,94 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Strategies without a server, in which every worker sends its gradients to some others, and applies at its own replica what they send:
+// all-to-all, dogwild and neighbours. They differ in who the others are, and in whether a message may be lost.
+//
+//   prepare    applies everything that has arrived, in the order in which it came; then the gradient is computed
+//   exchange   applies the own gradient at once; sends it to the others
+//   finish     tells the others that this was all; applies what comes until all have said so
+//
+// Messages between two ranks keep their order, so what has not come when the end of a stream has come never will: it is entered as lost.
+//
+// Why senders that wait for room cannot wait for each other in a circle: a worker that waits has applied everything that had come before
+// its last gradient. A queue to it that is full since then holds gradients of a worker that has itself applied everything in between, and
+// so on round the circle: each would have begun its last gradient later than the next, which cannot be.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "starling/strategy/run_optimiser.h"
+#include "starling/strategy/strategy.h"
+#include "starling/tensor/channel.h"
+
+namespace starling::strategy {
+
+struct StreamOptions {
+  std::vector<fabric::Rank> peers{};  // Who gets the gradients of this worker, and whose it gets; ascending, without itself.
+  bool offers = false;                // Messages are offered (Endpoint::offer): lost rather than waited for.
+  double weight = 1;                  // Of what others send; the own gradient has 1.
+  bool addressed = false;             // Updates are meant for these peers and this worker alone, not for all workers.
+};
+
+class GradientStreams : public Strategy {
+ public:
+  GradientStreams(Context context, StreamOptions options);
+
+  Status start(std::span<float> weights, std::span<const float> model) override;
+  Status prepare(std::span<float> weights) override;
+  Status exchange(const Step& step) override;
+  Status finish(std::span<float> weights, std::span<float> model) override;
+  void list_state(params::StateList& state) override;
+
+ protected:
+  // A message that is none of a stream's own, while this worker waits for the ends of the streams or looks for gradients.
+  virtual Status other_message(fabric::Message message);
+
+ private:
+  // A gradient that has come and is entered in the books.
+  struct Arrived {
+    tensor::Tensor gradient;
+    double lr;
+    bool first_stage;
+  };
+
+  Status receive(fabric::Message message);
+  Status end_of(fabric::Rank peer, const fabric::Payload& payload);
+  void apply_arrived(std::span<float> weights);
+  void apply(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage);
+  Status send(const tensor::Outgoing& outgoing, const params::UpdateId& id);
+  params::UpdateId produce();
+  bool waits_for_any() const;
+
+  StreamOptions options_;
+  std::vector<int> places_;  // Of an update, where it is not meant for all.
+  std::unique_ptr<codec::Codec> codec_;
+  tensor::Channel channel_;
+  std::optional<RunOptimiser> optimiser_;  // Without one: plain SGD.
+  std::vector<float> decoded_;             // The own gradient, where a codec changes it.
+  std::vector<float> weighted_;            // A gradient of somebody else's, where it counts for less.
+  params::Stamp computed_on_{};            // Version and contents of the weights of the gradient that is being computed.
+  std::uint64_t version_ = 0;              // Updates applied here.
+  std::vector<Arrived> arrived_;
+  std::set<fabric::Rank> ended_;                    // Whose streams have ended.
+  std::vector<std::vector<std::uint64_t>> unsent_;  // By peer, the numbers of this stretch it was not sent.
+};
+
+// All workers but this one.
+std::vector<fabric::Rank> others(const Roles& roles, fabric::Rank rank);
+
+// The option `optimizer` of all of them: plain SGD, or the run's optimiser on every replica.
+Option stream_optimiser_option(const std::string& standard);
+
+// The option `weight`, and what it says where a worker has so many peers.
+Option stream_weight_option();
+double stream_weight(const Settings& settings, std::size_t peers);
+
+inline constexpr const char* kLostOnTheWay = "lost on the way";
+inline constexpr const char* kNoRoom = "no room at the receiver";
+
+}  // namespace starling::strategy
