@@ -88,9 +88,31 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
 
 Trainer::~Trainer() = default;
 
-workers_.push_back(std::make_unique<Worker>(*replicas[index], *viewers[index],
-                                            data::WorkerBatches(parts, partition, worker, config.seed())));
-if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->buffers().size());
+// The replicas themselves, unless they are parts: then they must be the right ones.
+std::vector<compute::Replica*> Trainer::viewers_of(const std::vector<compute::Replica*>& replicas) const {
+  if (!description_.trains_parts) return replicas;
+  STARLING_CHECK(options_.viewers.size() == replicas.size(),
+                 fmt::format("{} replicas of the whole model beside {} parts", options_.viewers.size(), replicas.size()));
+  for (int worker = 0; worker < roles_.workers; ++worker) {
+    const auto index = static_cast<std::size_t>(worker);
+    const params::Layout part = description_.part_layout(settings_, roles_, options_.viewers[index]->layout(), worker);
+    const std::string difference = params::difference(part, replicas[index]->layout());
+    STARLING_CHECK(difference.empty(), fmt::format("the replica of worker {} is not its part: {}", worker, difference));
+  }
+  return options_.viewers;
+}
+
+// Takes the validation samples out of the workers' parts.
+void Trainer::hold_out(std::vector<std::vector<std::uint32_t>>& parts) {
+  const std::vector<std::uint32_t> held = data::hold_out(dataset_.train, config_.validation, config_.seed());
+  if (held.empty()) {
+    throw UserError(fmt::format("validation is {}, which is not one of {} training samples", config_.validation, dataset_.train.count));
+  }
+  validation_ = data::subset(dataset_.train, held);
+  for (std::size_t worker = 0; worker < parts.size(); ++worker) {
+    std::erase_if(parts[worker], [&](std::uint32_t index) { return std::binary_search(held.begin(), held.end(), index); });
+    if (parts[worker].empty()) throw UserError(fmt::format("with validation {} worker {} has no samples left", config_.validation, worker));
+  }
 }
 
 void Trainer::write_into(RunDirectory& directory) {
