@@ -516,7 +516,7 @@ Description describe_ist() {
       "Yuan et al. 2022 (sync); Bahi et al. (dealt once, asynchronous, masks). The state of the optimizer begins anew with every deal.";
   description.options = {
       Option::choice("mode", "async", {"sync", "sync-once", "async"}, "who waits for whom, and whether units are dealt anew"),
-      Option::integer("period", 64, 1, 1'000'000'000, "J: steps from one exchange to the next"),
+      Option::integer("period", 32, 1, 1'000'000'000, "J: steps from one exchange to the next"),
       Option::choice("masks", "subnets", {"subnets", "uniform"}, "a subnet for each worker, or the whole model and a say of 1/P"),
       Option::choice("unowned", "zero", {"keep", "zero"}, "weights that the first deal gives to nobody: keep initial values, or zero")};
   description.sends = Sends::weights;
