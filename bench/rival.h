@@ -3,6 +3,7 @@
 // Other programs that train, and pictures to train on.
 #pragma once
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -27,12 +28,12 @@ class Rival {
   explicit Rival(const std::vector<std::string>& command) {
     int to[2];
     int from[2];
-    if (pipe(to) != 0 || pipe(from) != 0) return;
+    // A rival that is started later must not hold the pipes of this one open: it would never see the end of its input.
+    if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return;
     child_ = fork();
     if (child_ == 0) {
       dup2(to[0], 0);
       dup2(from[1], 1);
-      for (const int descriptor : {to[0], to[1], from[0], from[1]}) close(descriptor);
       // One thread, as everybody: set_num_threads does not reach the BLAS under LibTorch.
       setenv("OPENBLAS_NUM_THREADS", "1", 1);
       setenv("OMP_NUM_THREADS", "1", 1);

@@ -31,6 +31,7 @@
 #include "starling/fabric/sim/sim_fabric.h"
 #include "starling/fabric/threads/threads_fabric.h"
 #include "starling/strategy/registry.h"
+#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 
@@ -108,6 +109,7 @@ class Recorder {
   static constexpr fabric::Tag kPushAndPull = 3;
   static constexpr fabric::Tag kPull = 4;
   static constexpr fabric::Tag kReply = 6;
+  static constexpr fabric::Tag kGradient = 1;  // Of gradient_streams.cc.
 
  private:
   struct Timed {
@@ -181,12 +183,20 @@ class RecordingWindow final : public fabric::Window {
   std::shared_ptr<fabric::Window> window_;
 };
 
-// Passes everything on. Notes what server `server` receives and replies, what anybody does to windows, and the models that workers who
-// gossip send each other.
+// What workers send each other, where that is to be noted.
+enum class Talk { nothing, models, gradients };
+
+inline Talk talk_of(const std::string& strategy) {
+  if (strategy == "gosgd" || strategy == "ad-psgd") return Talk::models;
+  return strategy == "dogwild" || strategy == "all-to-all" || strategy == "neighbours" ? Talk::gradients : Talk::nothing;
+}
+
+// Passes everything on. Notes what server `server` receives and replies, what anybody does to windows, and what workers without a server
+// send each other.
 class RecordingEndpoint final : public fabric::Endpoint {
  public:
-  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use, bool gossips)
-      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use), gossips_(gossips) {}
+  RecordingEndpoint(fabric::Endpoint& endpoint, Recorder& recorder, fabric::Rank server, const WindowUse& use, Talk talk)
+      : endpoint_(endpoint), recorder_(recorder), is_server_(endpoint.rank() == server), use_(use), talk_(talk) {}
 
   fabric::Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -196,7 +206,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
   void pass(std::string_view point) override { endpoint_.pass(point); }
   Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
     if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
-    const bool is_model = gossips_ && !payload.bytes().empty();
+    const bool is_model = talk_ == Talk::models && !payload.bytes().empty();
     if (is_model) recorder_.talked(rank(), reference::Kind::push, to);
     Status sent = endpoint_.send(to, tag, std::move(payload), deadline);
     if (is_model && !sent) recorder_.take_back(rank());
@@ -233,14 +243,15 @@ class RecordingEndpoint final : public fabric::Endpoint {
 
  private:
   void note_model(const fabric::Message& message) {
-    if (gossips_ && !message.payload.bytes().empty()) recorder_.talked(rank(), reference::Kind::merge, message.source);
+    const bool of_talk = talk_ == Talk::models || (talk_ == Talk::gradients && message.tag % kTags == Recorder::kGradient);
+    if (of_talk && !message.payload.bytes().empty()) recorder_.talked(rank(), reference::Kind::merge, message.source);
   }
 
   fabric::Endpoint& endpoint_;
   Recorder& recorder_;
   bool is_server_;
   WindowUse use_;
-  bool gossips_;
+  Talk talk_;
 };
 
 // g_i = a_i w_i + w_{i+1} / 8 - b_i, with a of the worker and b of worker and step, all multiples of 1/8. Without coupling g_i depends on
@@ -320,6 +331,28 @@ struct Trial {
   }
 };
 
+// What a generator deals out: as many batches as all workers have steps, with a pause where they pause.
+class TrialBatches final : public BatchSource {
+ public:
+  explicit TrialBatches(const Trial& trial) {
+    const auto workers = static_cast<std::uint64_t>(trial.workers);
+    for (const int pause : trial.pauses) limits_.push_back(workers * static_cast<std::uint64_t>(pause));
+    limits_.push_back(workers * static_cast<std::uint64_t>(trial.steps));
+  }
+
+  std::optional<Assignment> next() override {
+    if (dealt_ == limits_[stretch_]) return std::nullopt;
+    ++dealt_;
+    return Assignment{.sample = dealt_, .number = dealt_, .indices = {static_cast<std::uint32_t>(dealt_)}};
+  }
+  void go_on() { ++stretch_; }
+
+ private:
+  std::vector<std::uint64_t> limits_;
+  std::size_t stretch_ = 0;
+  std::uint64_t dealt_ = 0;
+};
+
 struct Outcome {
   std::string failures{};                              // Of the ranks; empty if all finished.
   std::vector<std::vector<float>> models{};            // By worker, from the last finish().
@@ -352,7 +385,7 @@ struct Outcome {
 inline std::unique_ptr<fabric::Fabric> trial_fabric(const Trial& trial, const Description& description) {
   using namespace std::chrono_literals;
   fabric::FabricOptions options;
-  options.ranks = trial.workers + trial.servers;
+  options.ranks = trial.workers + trial.servers + (description.needs_generator ? 1 : 0);
   options.seed = trial.seed;
   if (trial.fabric == "threads") return std::make_unique<fabric::ThreadsFabric>(options);
   fabric::SimOptions sim;
@@ -376,8 +409,9 @@ class TrialRun {
         registry_(Registry::built_in()),
         description_(registry_.find(trial.strategy)),
         settings_(description_.name, description_.options),
-        roles_{.workers = trial.workers, .servers = trial.servers},
-        gossips_(trial.strategy == "gosgd" || trial.strategy == "ad-psgd"),
+        roles_{.workers = trial.workers, .servers = trial.servers, .generators = description_.needs_generator ? 1 : 0},
+        talk_(talk_of(trial.strategy)),
+        batches_(trial),
         ledger_(roles_.ranks(), roles_.workers, place_ranks(description_.places, roles_)) {
     for (const auto& [name, value] : trial.settings) settings_.set(name, value);
     check_use(description_, settings_, roles_, trial.codec, trial.optimiser);
@@ -395,7 +429,7 @@ class TrialRun {
       const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
                           .shows_memory = trial_.shows_memory,
                           .before_write = trial_.before_write};
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use, gossips_);
+      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use, talk_);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();
@@ -420,7 +454,18 @@ class TrialRun {
     std::vector<float> gradient(weights.size());
     std::unique_ptr<Strategy> strategy = make(endpoint);
     STARLING_TRY(strategy->start(weights, model));
-    for (int step = 1; step <= trial_.steps; ++step) {
+    std::size_t pause = 0;
+    for (int step = 1; roles_.generators > 0 || step <= trial_.steps; ++step) {
+      if (roles_.generators > 0) {
+        Result<std::optional<Assignment>> batch = strategy->next_batch();
+        if (!batch) return batch.failure();
+        if (!*batch) {
+          if (pause++ == trial_.pauses.size()) break;
+          STARLING_TRY(go_on(endpoint, strategy, weights, model));
+          --step;
+          continue;
+        }
+      }
       if (trial_.begins) trial_.begins(worker, step);
       const bool takes_part = strategy->takes_part(static_cast<std::uint64_t>(step));
       outcome_.took_part[index].push_back(takes_part ? 1 : 0);
@@ -431,7 +476,7 @@ class TrialRun {
           gradient = trial_.gradient ? trial_.gradient(worker, step, weights) : trial_gradient(worker, step, weights, trial_.coupled);
         });
       }
-      if (gossips_) recorder_.talked(worker, reference::Kind::step);
+      if (talk_ != Talk::nothing) recorder_.talked(worker, reference::Kind::step);
       if (trial_.computed) trial_.computed(worker, step);
       recorder_.at_step(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
@@ -439,11 +484,8 @@ class TrialRun {
                                        .number = static_cast<std::uint64_t>(step),
                                        .lr = trial_.lr,
                                        .samples = takes_part ? std::size_t{1} : std::size_t{0}}));
-      if (std::find(trial_.pauses.begin(), trial_.pauses.end(), step) == trial_.pauses.end()) continue;
-      STARLING_TRY(strategy->finish(weights, model));
-      if (!trial_.new_objects) continue;
-      replace(endpoint, strategy);
-      STARLING_TRY(strategy->start(weights, model));
+      if (roles_.generators > 0 || std::find(trial_.pauses.begin(), trial_.pauses.end(), step) == trial_.pauses.end()) continue;
+      STARLING_TRY(go_on(endpoint, strategy, weights, model));
     }
     recorder_.at_step(worker, trial_.steps + 1);
     STARLING_TRY(strategy->finish(weights, model));
@@ -453,11 +495,20 @@ class TrialRun {
     return {};
   }
 
+  // A worker at a pause.
+  Status go_on(fabric::Endpoint& endpoint, std::unique_ptr<Strategy>& strategy, std::vector<float>& weights, std::vector<float>& model) {
+    STARLING_TRY(strategy->finish(weights, model));
+    if (!trial_.new_objects) return {};
+    replace(endpoint, strategy);
+    return strategy->start(weights, model);
+  }
+
   Status serve(fabric::Endpoint& endpoint) {
     std::unique_ptr<Strategy> strategy = make(endpoint);
     STARLING_TRY(strategy->start_serving());
     for (std::size_t pause = 0; pause < trial_.pauses.size(); ++pause) {
       STARLING_TRY(strategy->serve());
+      batches_.go_on();
       if (!trial_.new_objects) continue;
       replace(endpoint, strategy);
       STARLING_TRY(strategy->start_serving());
@@ -484,7 +535,8 @@ class TrialRun {
                               .optimiser = trial_.optimiser,
                               .codec = trial_.codec,
                               .part_samples = trial_.samples(),
-                              .seed = trial_.seed});
+                              .seed = trial_.seed,
+                              .batches = &batches_});
   }
 
   // By another object that has what this one listed, as after a checkpoint.
@@ -509,7 +561,8 @@ class TrialRun {
   const Description& description_;
   Settings settings_;
   Roles roles_;
-  bool gossips_;
+  Talk talk_;
+  TrialBatches batches_;
   params::Layout layout_;
   ledger::Ledger ledger_;
   Recorder recorder_;

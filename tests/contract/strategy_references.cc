@@ -545,6 +545,37 @@ Result ad_psgd(const Schedule& schedule) {
   return gossip.result();
 }
 
+Result streams(const Schedule& schedule, const StreamOptions& options) {
+  Schedule used = schedule;
+  if (!options.momentum) used.momentum = 0;
+  std::vector<Worker> workers = make_workers(used);
+  std::map<std::pair<int, int>, std::deque<Vector>> under_way;
+  int steps = 0;
+  for (const Event& event : used.order) {
+    Worker& worker = workers[static_cast<std::size_t>(event.worker)];
+    Vector gradient;
+    if (event.kind == Kind::step) {
+      gradient = gradient_of(used, event.worker, ++worker.step, worker.weights);
+      ++steps;
+      for (int peer = 0; peer < used.workers; ++peer) {
+        if (peer != event.worker && options.are_peers(event.worker, peer)) under_way[{event.worker, peer}].push_back(gradient);
+      }
+    } else {
+      check_kind(event, Kind::merge);
+      std::deque<Vector>& queue = under_way[{event.peer, event.worker}];
+      STARLING_CHECK(!queue.empty(), std::string("a gradient is applied that was not sent"));
+      gradient = plus(zeros(used), options.weight, queue.front());
+      queue.pop_front();
+    }
+    worker.weights = plus(worker.weights, -1, worker.optimiser.step(used, gradient));
+  }
+  STARLING_CHECK(steps == used.steps * used.workers, std::string("the order ends before all steps are made"));
+  for (const auto& [pair, queue] : under_way) STARLING_CHECK(queue.empty(), std::string("a gradient is still under way"));
+  std::vector<Vector> replicas;
+  for (const Worker& worker : workers) replicas.push_back(worker.weights);
+  return to_result(workers[0].weights, replicas);
+}
+
 namespace {
 
 Vector part_of(const Vector& model, const IstPart& part) {

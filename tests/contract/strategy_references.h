@@ -142,6 +142,16 @@ Result gosgd(const Schedule& schedule);
 // the answer, which is under way from then on (a push of its own says nothing); x = (x + x') / 2. Order and model as for gosgd.
 Result ad_psgd(const Schedule& schedule);
 
+// Every worker has weights and a velocity of its own. step: its gradient g at its weights, and a step with it; g is under way to all peers.
+// merge: the first gradient of the peer that is under way, and a step with weight × it. Order: both. The model is that of worker 0.
+// `steps` are of all workers together.
+struct StreamOptions {
+  double weight = 1;
+  std::function<bool(int worker, int peer)> are_peers{};
+  bool momentum = true;  // Otherwise plain SGD, whatever the schedule says.
+};
+Result streams(const Schedule& schedule, const StreamOptions& options);
+
 // A message that a worker took while it exchanged its gradient `step`, or after the last.
 struct Taken {
   int step = 0;

@@ -212,6 +212,37 @@ std::vector<Case> ad_psgd_cases(int workers) {
   return cases;
 }
 
+reference::StreamOptions to_all(double weight, bool momentum) {
+  return {.weight = weight, .are_peers = [](int, int) { return true; }, .momentum = momentum};
+}
+
+std::vector<Case> dogwild_cases(int workers) {
+  return {{.reference = [=](const Schedule& s) { return streams(s, to_all(1.0 / workers, true)); }},
+          {.settings = {{"weight", "0.25"}, {"optimizer", "sgd"}},
+           .reference = [](const Schedule& s) { return streams(s, to_all(0.25, false)); }},
+          {.settings = {{"weight", "1"}}, .optimiser = kSgd, .reference = [](const Schedule& s) { return streams(s, to_all(1, false)); }}};
+}
+
+std::vector<Case> all_to_all_cases() {
+  return {{.reference = [](const Schedule& s) { return streams(s, to_all(1, false)); }},
+          {.settings = {{"optimizer", "run"}, {"ahead", "1"}}, .reference = [](const Schedule& s) { return streams(s, to_all(1, true)); }}};
+}
+
+std::vector<Case> neighbours_cases(int workers) {
+  const auto ring = [=](int worker, int peer) { return (worker + 1) % workers == peer || (peer + 1) % workers == worker; };
+  const double weight = 1.0 / (1 + std::min(2, workers - 1));
+  std::vector<Case> cases{{.reference = [=](const Schedule& s) { return streams(s, {.weight = weight, .are_peers = ring}); }},
+                          {.settings = {{"topology", "complete"}, {"weight", "0.5"}, {"optimizer", "sgd"}},
+                           .reference = [](const Schedule& s) { return streams(s, to_all(0.5, false)); }}};
+  constexpr int kCube = 8;
+  const auto cube = [](int worker, int peer) { return ((worker ^ peer) & ((worker ^ peer) - 1)) == 0; };
+  if (workers == kCube) {
+    cases.push_back({.settings = {{"topology", "hypercube"}},
+                     .reference = [=](const Schedule& s) { return streams(s, {.weight = 0.25, .are_peers = cube}); }});
+  }
+  return cases;
+}
+
 std::vector<Case> ist_cases() {
   return {{.settings = {{"mode", "async"}, {"period", "2"}}},
           {.settings = {{"mode", "async"}, {"period", "1"}, {"unowned", "keep"}}},
@@ -264,6 +295,9 @@ std::vector<Case> cases_of(const std::string& strategy, int workers) {
   if (strategy == "ea-msgd") return elastic_cases(reference::ea_msgd, workers);
   if (strategy == "ea-wild") return ea_wild_cases(workers);
   if (strategy == "hogwild") return hogwild_cases();
+  if (strategy == "dogwild") return dogwild_cases(workers);
+  if (strategy == "all-to-all") return all_to_all_cases();
+  if (strategy == "neighbours") return neighbours_cases(workers);
   if (strategy == "gosgd") return gosgd_cases(workers);
   if (strategy == "ad-psgd") return ad_psgd_cases(workers);
   if (strategy == "ist") return ist_cases();

@@ -44,15 +44,19 @@ void list(const strategy::Registry& registry) {
   for (const strategy::Description& description : registry.all()) fmt::print("{:{}}  {}\n", description.name, width, description.summary);
 }
 
+std::string loss_of_a_worker(const strategy::Description& description) {
+  if (!description.survives_lost_worker) return "ends the run with an error that names it";
+  if (description.places != strategy::Places::centre) return "the others go on";
+  const char* const group = description.lockstep_when ? ", or was in a group" : "";
+  return fmt::format("the others go on, unless it is worker 0, which has the centre{}", group);
+}
+
 void explain(const strategy::Description& description) {
   fmt::print("{}: {}\n\nrule\n{}\ntraffic\n{}\n", description.name, description.summary, indented(description.rule),
              indented(description.traffic));
   fmt::print("servers   {}\n", description.needs_servers ? "at least one (--servers, default 1)" : "none");
   fmt::print("codecs    {}\n", to_string(description.sends));
-  fmt::print("loss of a worker  {}\n\n", !description.survives_lost_worker ? "ends the run with an error that names it"
-                                         : description.places == strategy::Places::centre
-                                             ? "the others go on, unless it is worker 0, which has the centre, or was in a group"
-                                             : "the others go on");
+  fmt::print("loss of a worker  {}\n\n", loss_of_a_worker(description));
 
   if (description.options.empty()) {
     fmt::print("It has no options.\n\n");
