@@ -57,7 +57,7 @@ double samples_per_second(const Column& column, const std::string& model, const 
   config.epochs = 1;
   config.partition = "none";  // Every worker goes through all samples once.
   const run::ReplicaSet replicas(config, dataset);
-  run::Trainer trainer(config, replicas.pointers(), dataset, {});
+  run::Trainer trainer(config, replicas.pointers(), dataset, {.viewers = replicas.viewers()});
   trainer.run();
   return static_cast<double>(trainer.result().state.samples) / trainer.result().state.seconds;
 }

@@ -80,7 +80,7 @@ int main() {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   for (const char* fabric : {"threads", "sim"}) {
     config.fabric.name = fabric;
-    const run::ReplicaSet replicas(config, dataset);
+    const run::ReplicaSet replicas(config, dataset, registry);
     run::Trainer trainer(config, replicas.pointers(), dataset, {.registry = &registry});
     trainer.run();
     const run::TrainResult& result = trainer.result();

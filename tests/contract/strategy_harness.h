@@ -75,6 +75,17 @@ class Recorder {
     events_.erase(std::next(last).base());
   }
 
+  // Rank `rank` is about to exchange its gradient `step`, and takes messages until it is about to exchange the next.
+  void at_step(int rank, int step) {
+    const std::lock_guard lock(mutex_);
+    steps_[rank] = step;
+  }
+  void took(int rank, int source) {
+    const std::lock_guard lock(mutex_);
+    taken_[rank].push_back({steps_[rank], source});
+  }
+  std::map<int, std::vector<reference::Taken>> taken() const { return taken_; }
+
   std::vector<reference::Event> events() const {
     std::vector<Timed> sorted = events_;
     std::stable_sort(sorted.begin(), sorted.end(), [](const Timed& a, const Timed& b) { return a.time < b.time; });
@@ -109,6 +120,8 @@ class Recorder {
   std::mutex mutex_;
   std::mutex window_mutex_;
   std::map<int, fabric::Tag> asked_;
+  std::map<int, int> steps_;
+  std::map<int, std::vector<reference::Taken>> taken_;
   std::vector<Timed> events_;
   std::vector<reference::Event> exchanges_;
   std::vector<Addition> additions_;
@@ -204,11 +217,14 @@ class RecordingEndpoint final : public fabric::Endpoint {
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
     if (is_server_ && message) recorder_.received(message->source, message->tag);
     if (message) note_model(*message);
+    // Worker 0 may be a coordinator, which also waits for messages that come by themselves.
+    if (rank() == 0 && message && message->tag < fabric::kFirstReservedTag) recorder_.took(0, message->source);
     return message;
   }
   std::optional<fabric::Message> poll(const fabric::Filter& filter) override {
     std::optional<fabric::Message> message = endpoint_.poll(filter);
     if (message) note_model(*message);
+    if (message) recorder_.took(rank(), message->source);
     return message;
   }
   Result<std::shared_ptr<fabric::Window>> open_window(std::string_view name, std::size_t size, fabric::Rank home,
@@ -258,6 +274,18 @@ inline params::Layout trial_layout() {
   params::Layout layout;
   layout.add("matrix", {4, 3});
   layout.add("bias", {5});
+  return layout;
+}
+
+// A perceptron with units for eight workers, for strategies that train parts of one.
+inline params::Layout trial_perceptron() {
+  params::Layout layout;
+  layout.add("dense1.weight", {9, 2});
+  layout.add("dense1.bias", {9});
+  layout.add("dense2.weight", {8, 9});
+  layout.add("norm1.weight", {8});
+  layout.add("dense3.weight", {3, 8});
+  layout.add("dense3.bias", {3});
   return layout;
 }
 
@@ -326,14 +354,16 @@ class TrialBatches final : public BatchSource {
 };
 
 struct Outcome {
-  std::string failures{};                       // Of the ranks; empty if all finished.
-  std::vector<std::vector<float>> models{};     // By worker, from the last finish().
-  std::vector<std::vector<float>> replicas{};   // By worker: its weights at the end.
-  std::vector<std::vector<char>> took_part{};   // By worker and step.
-  std::vector<reference::Event> events{};       // Pushes and pulls; or reads and additions; or steps, pushes and merges.
-  std::vector<reference::Event> exchanges{};    // With a centre at a server.
-  std::vector<Recorder::Addition> additions{};  // To windows.
-  std::vector<std::set<std::string>> state{};   // By rank: what it wants to find again.
+  std::string failures{};                              // Of the ranks; empty if all finished.
+  std::vector<std::vector<float>> models{};            // By worker, from the last finish().
+  std::vector<std::vector<float>> replicas{};          // By worker: its weights at the end.
+  std::vector<std::vector<char>> took_part{};          // By worker and step.
+  std::vector<reference::Event> events{};              // Pushes and pulls; or reads and additions; or steps, pushes and merges.
+  std::vector<reference::Event> exchanges{};           // With a centre at a server.
+  std::vector<Recorder::Addition> additions{};         // To windows.
+  std::vector<std::vector<reference::Taken>> taken{};  // By worker: messages that came by themselves.
+  std::vector<float> first_weights{};
+  std::vector<std::set<std::string>> state{};  // By rank: what it wants to find again.
   ledger::Balance balance{};
 
   // What a reference replays.
@@ -341,7 +371,7 @@ struct Outcome {
     const bool coupled = trial.coupled;
     return {.workers = trial.workers,
             .steps = trial.steps,
-            .weights = trial_weights(trial.layout),
+            .weights = first_weights,
             .gradient = [coupled](int worker, int step,
                                   const std::vector<float>& weights) { return trial_gradient(worker, step, weights, coupled); },
             .lr = trial.lr,
@@ -389,6 +419,8 @@ class TrialRun {
     outcome_.models.resize(workers);
     outcome_.replicas.resize(workers);
     outcome_.took_part.resize(workers);
+    layout_ = description_.trains_parts ? trial_perceptron() : trial_.layout;
+    outcome_.first_weights = trial_weights(layout_);
     outcome_.state.resize(static_cast<std::size_t>(roles_.ranks()));
   }
 
@@ -404,6 +436,10 @@ class TrialRun {
     outcome_.events = recorder_.events();
     outcome_.exchanges = recorder_.exchanges();
     outcome_.additions = recorder_.additions();
+    const std::map<int, std::vector<reference::Taken>> taken = recorder_.taken();
+    for (int worker = 0; worker < trial_.workers; ++worker) {
+      outcome_.taken.push_back(taken.contains(worker) ? taken.at(worker) : std::vector<reference::Taken>());
+    }
     outcome_.balance = ledger_.close({});
     return std::move(outcome_);
   }
@@ -412,8 +448,9 @@ class TrialRun {
   Status work(fabric::Endpoint& endpoint) {
     const int worker = endpoint.rank();
     const auto index = static_cast<std::size_t>(worker);
-    std::vector<float> weights = trial_weights(trial_.layout);
-    std::vector<float> model = weights;
+    std::vector<float> model = outcome_.first_weights;
+    std::vector<float> weights = model;
+    if (description_.trains_parts) weights.resize(description_.part_layout(settings_, roles_, layout_, worker).size());
     std::vector<float> gradient(weights.size());
     std::unique_ptr<Strategy> strategy = make(endpoint);
     STARLING_TRY(strategy->start(weights, model));
@@ -441,6 +478,7 @@ class TrialRun {
       }
       if (talk_ != Talk::nothing) recorder_.talked(worker, reference::Kind::step);
       if (trial_.computed) trial_.computed(worker, step);
+      recorder_.at_step(worker, step);
       STARLING_TRY(strategy->exchange({.weights = weights,
                                        .gradient = gradient,
                                        .number = static_cast<std::uint64_t>(step),
@@ -449,6 +487,7 @@ class TrialRun {
       if (roles_.generators > 0 || std::find(trial_.pauses.begin(), trial_.pauses.end(), step) == trial_.pauses.end()) continue;
       STARLING_TRY(go_on(endpoint, strategy, weights, model));
     }
+    recorder_.at_step(worker, trial_.steps + 1);
     STARLING_TRY(strategy->finish(weights, model));
     note_state(endpoint, *strategy);
     outcome_.models[index] = model;
@@ -490,7 +529,7 @@ class TrialRun {
   std::unique_ptr<Strategy> make(fabric::Endpoint& endpoint) {
     return description_.make({.endpoint = endpoint,
                               .roles = roles_,
-                              .layout = trial_.layout,
+                              .layout = layout_,
                               .settings = settings_,
                               .account = ledger_.account(endpoint.rank()),
                               .optimiser = trial_.optimiser,
@@ -524,6 +563,7 @@ class TrialRun {
   Roles roles_;
   Talk talk_;
   TrialBatches batches_;
+  params::Layout layout_;
   ledger::Ledger ledger_;
   Recorder recorder_;
   Outcome outcome_;

@@ -576,4 +576,207 @@ Result streams(const Schedule& schedule, const StreamOptions& options) {
   return to_result(workers[0].weights, replicas);
 }
 
+namespace {
+
+Vector part_of(const Vector& model, const IstPart& part) {
+  Vector result;
+  for (const std::size_t index : part.indices) result.push_back(model[index]);
+  return result;
+}
+
+Vector first_model(const Schedule& schedule, const IstOptions& options) {
+  Vector model = to_double(schedule.weights);
+  std::vector<bool> owned(model.size());
+  for (const IstPart& part : options.deals[0]) {
+    for (const std::size_t index : part.indices) owned[index] = true;
+  }
+  for (std::size_t i = 0; i < model.size(); ++i) {
+    if (options.zero_unowned && !owned[i]) model[i] = 0;
+  }
+  return model;
+}
+
+// The model with the weighted sum of the parts in place of what anybody has.
+Vector merged(Vector model, const std::vector<IstPart>& deal, const std::vector<Vector>& parts) {
+  for (const IstPart& part : deal) {
+    for (const std::size_t index : part.indices) model[index] = 0;
+  }
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    for (std::size_t i = 0; i < parts[k].size(); ++i) model[deal[k].indices[i]] += deal[k].values[i] * parts[k][i];
+  }
+  return model;
+}
+
+Result waiting_ist(const Schedule& schedule, const IstOptions& options) {
+  Vector model = first_model(schedule, options);
+  std::vector<Vector> parts(count(schedule));
+  std::vector<HeavyBall> optimisers(count(schedule));
+  std::size_t deal = 0;
+  for (std::size_t k = 0; k < parts.size(); ++k) {
+    parts[k] = part_of(model, options.deals[0][k]);
+    optimisers[k].velocity.assign(parts[k].size(), 0);
+  }
+  for (int step = 1; step <= schedule.steps; ++step) {
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      parts[k] = plus(parts[k], -1, optimisers[k].step(schedule, gradient_of(schedule, static_cast<int>(k), step, parts[k])));
+    }
+    if (step % options.period != 0) continue;
+    model = merged(model, options.deals[deal], parts);
+    if (options.deals_anew) ++deal;
+    for (std::size_t k = 0; k < parts.size(); ++k) {
+      parts[k] = part_of(model, options.deals[deal][k]);
+      if (options.deals_anew) optimisers[k].velocity.assign(parts[k].size(), 0);
+    }
+  }
+  return to_result(schedule.steps % options.period == 0 ? model : merged(model, options.deals[deal], parts), parts);
+}
+
+// Nobody waits. Everybody goes on as long as what it takes next has been sent.
+class FreeIst {
+ public:
+  FreeIst(const Schedule& schedule, const IstOptions& options)
+      : schedule_(schedule), options_(options), deal_(options.deals[0]), model_(first_model(schedule, options)), workers_(count(schedule)) {
+    for (std::size_t k = 0; k < workers_.size(); ++k) {
+      workers_[k].weights = latest_.emplace_back(part_of(model_, deal_[k]));
+      workers_[k].optimiser.velocity.assign(workers_[k].weights.size(), 0);
+    }
+  }
+
+  Result run() {
+    for (bool anybody = true; anybody;) {
+      anybody = false;
+      for (std::size_t k = 0; k < workers_.size(); ++k) anybody = go_on(k) || anybody;
+    }
+    for (const Worker& worker : workers_) STARLING_CHECK(worker.finished, std::string("somebody takes what nobody sends"));
+    model_ = merged(model_, deal_, latest_);
+    std::vector<Vector> replicas;
+    for (std::size_t k = 0; k < workers_.size(); ++k) replicas.push_back(part_of(model_, deal_[k]));
+    return to_result(model_, replicas);
+  }
+
+ private:
+  struct Push {
+    int number = 0;  // 0: there was nothing to push at the end.
+    bool last = false;
+    Vector weights{};
+  };
+  struct Worker {
+    Vector weights{};
+    HeavyBall optimiser{};
+    int step = 0;
+    int pushes = 0;
+    bool finished = false;
+    std::size_t taken = 0;
+    std::deque<Push> to_coordinator{};
+    std::deque<Push> from_coordinator{};  // The part of the model, and which push is in it.
+    std::deque<Push> own{};               // Pushes that it has not been told of, moved along with its weights.
+  };
+
+  // What worker k takes in this step, if all of it was sent.
+  bool is_there(std::size_t k, int step) const {
+    std::vector<std::size_t> needed(workers_.size());
+    for (std::size_t i = workers_[k].taken; i < options_.taken[k].size() && options_.taken[k][i].step == step; ++i) {
+      ++needed[static_cast<std::size_t>(options_.taken[k][i].source)];
+    }
+    if (k != 0) return workers_[k].from_coordinator.size() >= needed[0];
+    for (std::size_t source = 1; source < workers_.size(); ++source) {
+      if (workers_[source].to_coordinator.size() < needed[source]) return false;
+    }
+    return true;
+  }
+
+  bool go_on(std::size_t k) {
+    Worker& worker = workers_[k];
+    if (worker.finished) return false;
+    if (worker.step == schedule_.steps) return k == 0 ? merge_at_the_end() : push_the_last(worker);
+    if (!is_there(k, worker.step + 1)) return false;
+    ++worker.step;
+    worker.weights = plus(worker.weights, -1,
+                          worker.optimiser.step(schedule_, gradient_of(schedule_, static_cast<int>(k), worker.step, worker.weights)));
+    if (worker.step % options_.period != 0) return true;
+    if (k == 0) {
+      merge_now();
+    } else {
+      push(k);
+    }
+    return true;
+  }
+
+  // Who is next in the list of what worker k takes in this step.
+  std::optional<std::size_t> next_source(std::size_t k, int step) {
+    Worker& worker = workers_[k];
+    if (worker.taken == options_.taken[k].size() || options_.taken[k][worker.taken].step != step) return std::nullopt;
+    return static_cast<std::size_t>(options_.taken[k][worker.taken++].source);
+  }
+
+  void push(std::size_t k) {
+    Worker& worker = workers_[k];
+    while (next_source(k, worker.step)) {
+      const Push told = worker.from_coordinator.front();
+      worker.from_coordinator.pop_front();
+      while (worker.own.front().number != told.number) worker.own.pop_front();
+      const Vector before = worker.own.front().weights;
+      worker.own.pop_front();
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        if (deal_[k].values[i] == 1) continue;
+        worker.weights[i] += told.weights[i] - before[i];
+        for (Push& later : worker.own) later.weights[i] += told.weights[i] - before[i];
+      }
+    }
+    worker.to_coordinator.push_back({++worker.pushes, false, worker.weights});
+    worker.own.push_back(worker.to_coordinator.back());
+  }
+
+  bool push_the_last(Worker& worker) {
+    worker.finished = true;
+    worker.to_coordinator.push_back({worker.step % options_.period != 0 ? ++worker.pushes : 0, true, worker.weights});
+    return true;
+  }
+
+  Push take(std::size_t source) {
+    Push push = workers_[source].to_coordinator.front();
+    workers_[source].to_coordinator.pop_front();
+    if (push.number > 0) latest_[source] = push.weights;
+    return push;
+  }
+
+  void merge_now() {
+    latest_[0] = workers_[0].weights;
+    std::vector<int> numbers(workers_.size());
+    while (const std::optional<std::size_t> source = next_source(0, workers_[0].step)) numbers[*source] = take(*source).number;
+    model_ = merged(model_, deal_, latest_);
+    workers_[0].weights = part_of(model_, deal_[0]);
+    for (std::size_t k = 1; k < workers_.size(); ++k) {
+      if (numbers[k] > 0) workers_[k].from_coordinator.push_back({numbers[k], false, part_of(model_, deal_[k])});
+    }
+  }
+
+  // The coordinator has done its steps, and merges one after the other what others still push.
+  bool merge_at_the_end() {
+    if (schedule_.steps % options_.period != 0) latest_[0] = workers_[0].weights;
+    if (workers_[0].taken == options_.taken[0].size()) return workers_[0].finished = true;
+    const auto source = static_cast<std::size_t>(options_.taken[0][workers_[0].taken].source);
+    if (workers_[source].to_coordinator.empty()) return false;
+    ++workers_[0].taken;
+    const Push push = take(source);
+    if (push.last) return true;
+    model_ = merged(model_, deal_, latest_);
+    workers_[source].from_coordinator.push_back({push.number, false, part_of(model_, deal_[source])});
+    return true;
+  }
+
+  const Schedule& schedule_;
+  const IstOptions& options_;
+  const std::vector<IstPart>& deal_;
+  Vector model_;
+  std::vector<Worker> workers_;
+  std::vector<Vector> latest_;  // By worker: what the coordinator has of it.
+};
+
+}  // namespace
+
+Result ist(const Schedule& schedule, const IstOptions& options) {
+  return options.waits ? waiting_ist(schedule, options) : FreeIst(schedule, options).run();
+}
+
 }  // namespace starling::strategy::reference

@@ -152,4 +152,30 @@ struct StreamOptions {
 };
 Result streams(const Schedule& schedule, const StreamOptions& options);
 
+// A message that a worker took while it exchanged its gradient `step`, or after the last.
+struct Taken {
+  int step = 0;
+  int source = 0;
+};
+
+// Yuan et al., Bahi et al. Worker k trains its part of the model, the components `indices`, in which it has a say of `values`; worker 0 is
+// the coordinator. `deals`: the parts of all workers, one list per deal. Waiting, all exchange after every `period` steps: the model
+// becomes the weighted sum of the parts, and parts of it, of the next deal if they are dealt anew, are computed on; velocities then start
+// at 0. Without waiting a worker's exchange is a push, before which it takes what the coordinator has told it; the coordinator's is a merge
+// of all it takes, of which it tells those whose pushes it took. `taken` says who takes what. What a worker is told moves the components it
+// shares to the merged ones, but for its own progress since the push. At the end everybody pushes and has its part of the model.
+struct IstPart {
+  std::vector<std::size_t> indices{};
+  std::vector<double> values{};
+};
+struct IstOptions {
+  int period = 1;
+  bool waits = true;
+  bool deals_anew = false;
+  bool zero_unowned = false;  // Components that nobody has in the first deal start at 0.
+  std::vector<std::vector<IstPart>> deals{};
+  std::vector<std::vector<Taken>> taken{};  // By worker.
+};
+Result ist(const Schedule& schedule, const IstOptions& options);
+
 }  // namespace starling::strategy::reference

@@ -18,6 +18,7 @@
 #include "contract/strategy_harness.h"
 #include "contract/strategy_references.h"
 #include "starling/base/error.h"
+#include "starling/strategy/subnets.h"
 
 namespace starling::strategy {
 namespace {
@@ -242,6 +243,44 @@ std::vector<Case> neighbours_cases(int workers) {
   return cases;
 }
 
+std::vector<Case> ist_cases() {
+  return {{.settings = {{"mode", "async"}, {"period", "2"}}},
+          {.settings = {{"mode", "async"}, {"period", "1"}, {"unowned", "keep"}}},
+          {.settings = {{"mode", "async"}, {"period", "2"}, {"masks", "uniform"}}},
+          {.settings = {{"mode", "async"}, {"period", "1"}, {"masks", "uniform"}}, .optimiser = kSgd},
+          {.settings = {{"mode", "sync"}, {"period", "2"}}},
+          {.settings = {{"mode", "sync"}, {"period", "3"}, {"unowned", "keep"}}, .optimiser = kSgd},
+          {.settings = {{"mode", "sync"}, {"period", "2"}, {"masks", "uniform"}}},
+          {.settings = {{"mode", "sync-once"}, {"period", "4"}}},
+          {.settings = {{"mode", "sync-once"}, {"period", "1"}, {"unowned", "keep"}}}};
+}
+
+// Who has what is the strategy's choice, and in mode async who hears of whom when is chance: the reference replays it.
+reference::Result ist_reference(const Trial& trial, const Outcome& outcome) {
+  const Registry registry = Registry::built_in();
+  Settings settings("ist", registry.find("ist").options);
+  for (const auto& [name, value] : trial.settings) settings.set(name, value);
+  const params::Layout layout = trial_perceptron();
+  reference::IstOptions options{.period = static_cast<int>(settings.integer("period")),
+                                .waits = settings.choice("mode") != "async",
+                                .zero_unowned = settings.choice("unowned") == "zero",
+                                .taken = outcome.taken};
+  const bool uniform = settings.choice("masks") == "uniform";
+  options.deals_anew = settings.choice("mode") == "sync" && !uniform && trial.workers > 1;
+  for (int deal = 0; deal <= trial.steps / options.period; ++deal) {
+    const Masks masks = uniform ? Masks::uniform(layout.size(), trial.workers)
+                                : Subnets(layout, trial.workers, trial.seed).deal(static_cast<std::uint64_t>(deal));
+    std::vector<reference::IstPart>& parts = options.deals.emplace_back(static_cast<std::size_t>(trial.workers));
+    for (int worker = 0; worker < trial.workers; ++worker) {
+      for (std::size_t i = 0; i < masks[worker].size(); ++i) {
+        parts[static_cast<std::size_t>(worker)].indices.push_back(masks[worker].index(i));
+        parts[static_cast<std::size_t>(worker)].values.push_back(static_cast<double>(masks[worker].value(i)));
+      }
+    }
+  }
+  return ist(outcome.schedule(trial), options);
+}
+
 // Nothing for a strategy that nobody has written a case for.
 std::vector<Case> cases_of(const std::string& strategy, int workers) {
   if (strategy == "sequential" || strategy == "sync") return sync_cases();
@@ -261,6 +300,7 @@ std::vector<Case> cases_of(const std::string& strategy, int workers) {
   if (strategy == "neighbours") return neighbours_cases(workers);
   if (strategy == "gosgd") return gosgd_cases(workers);
   if (strategy == "ad-psgd") return ad_psgd_cases(workers);
+  if (strategy == "ist") return ist_cases();
   return {};
 }
 
@@ -331,7 +371,9 @@ TEST_P(StrategyTest, GivesWhatItsReferenceGives) {
     expect_books_balance(outcome, talks_to_nobody());
     Schedule schedule = outcome.schedule(trial);
     if (one.by_exchanges) schedule.order = outcome.exchanges;
-    const reference::Result expected = one.reference ? one.reference(schedule) : fedavg_reference(trial, outcome);
+    const reference::Result expected = one.reference               ? one.reference(schedule)
+                                       : description_.trains_parts ? ist_reference(trial, outcome)
+                                                                   : fedavg_reference(trial, outcome);
     expect_near(outcome.models[0], expected.model, "the model");
     for (std::size_t worker = 0; worker < expected.replicas.size(); ++worker) {
       expect_near(outcome.replicas[worker], expected.replicas[worker], "a replica");
@@ -373,7 +415,8 @@ TEST_P(StrategyTest, GoesOnAfterAFinish) {
     SCOPED_TRACE(describe(trial));
     // One worker alone meets nobody; but who accumulates over several steps pushes earlier, and fetches when it begins anew.
     const bool accumulates = description_.name == "downpour" || description_.name == "agn";
-    const bool same = (description_.lockstep || workers() == 1) && !accumulates;
+    const bool waits = description_.lockstep || (description_.name == "ist" && one.settings.at("mode") != "async");
+    const bool same = (waits || workers() == 1) && !accumulates;
     const Outcome whole = run_trial(trial);
     trial.pauses = {2, 5, 9};
     for (const bool new_objects : {false, true}) {
@@ -492,6 +535,11 @@ TEST(StrategySuite, ListsWhatMustBeFoundAgain) {
   EXPECT_EQ(state_of("gosgd", {}, 0), (std::vector<Names>{weighted, weighted}));
   gossip.insert("steps");
   EXPECT_EQ(state_of("ad-psgd", {}, 0), (std::vector<Names>{gossip, gossip}));
+  Names counted = momentum;
+  counted.insert("steps");
+  for (const char* mode : {"sync", "sync-once", "async"}) {
+    EXPECT_EQ(state_of("ist", {{"mode", mode}}, 0), (std::vector<Names>{counted, counted})) << mode;
+  }
 }
 
 // Otherwise the comparisons above would say little.

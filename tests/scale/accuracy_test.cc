@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "starling/data/dataset.h"
@@ -19,7 +21,7 @@ namespace {
 TrainResult train(const RunConfig& config) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   const ReplicaSet replicas(config, dataset);
-  Trainer trainer(config, replicas.pointers(), dataset, {});
+  Trainer trainer(config, replicas.pointers(), dataset, {.viewers = replicas.viewers()});
   trainer.run();
   return trainer.result();
 }
@@ -60,13 +62,30 @@ TEST(Accuracy, EveryStrategyOnTwoWorkersIsCloseToOneWorker) {
   config.workers = 2;
   const strategy::Registry registry = strategy::Registry::built_in();
   for (const strategy::Description& description : registry.all()) {
-    if (description.one_worker_only) continue;
+    if (description.one_worker_only || description.trains_parts) continue;
     config.strategy = description.name;
     const TrainResult result = train(config);
     EXPECT_EQ(result.ending, Ending::finished) << description.name << ": " << result.reason;
     EXPECT_GE(result.state.test_accuracy.value_or(0), one_worker - 0.015) << description.name;
     EXPECT_TRUE(result.balance.balanced) << description.name;
     RecordProperty(description.name, fmt::format("{:.4f}", result.state.test_accuracy.value_or(0)));
+  }
+}
+
+// Perceptrons only, with parts of the model on every worker. Dealt anew all the time, less is learnt in so few steps.
+TEST(Accuracy, SubnetsOfAPerceptronLearnInEveryMode) {
+  RunConfig config;
+  config.model = "mlp:784-1000-1000-10";
+  config.strategy = "ist";
+  config.workers = 4;
+  config.fabric.name = "sim";
+  config.metrics_every = 0;
+  for (const auto& [mode, least] : std::vector<std::pair<std::string, double>>{{"sync", 0.80}, {"sync-once", 0.84}, {"async", 0.84}}) {
+    config.options = {{"mode", mode}};
+    const TrainResult result = train(config);
+    EXPECT_EQ(result.ending, Ending::finished) << mode << ": " << result.reason;
+    EXPECT_GE(result.state.test_accuracy.value_or(0), least) << mode;
+    EXPECT_TRUE(result.balance.balanced) << mode;
   }
 }
 

@@ -49,7 +49,7 @@ TEST_F(StrategyCorner, TheLastCheckpointHasTheStepsOfTheSlowestWorker) {
 
 // A run that goes back to its last checkpoint leaves updates under way; they are no mistake of the books.
 TEST_F(StrategyCorner, ARunThatIsGivenUpHasBooksThatBalance) {
-  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "hogwild", "ssp"}) {
+  for (const char* strategy : {"downpour", "agn", "ea-wild", "easgd", "hogwild", "ssp", "ist"}) {
     for (int stop_after = 1; stop_after < 30; ++stop_after) {
       RunConfig config = uneven(small_config(strategy, 3, "sim"));
       config.schedule.batch = 4;

@@ -50,6 +50,10 @@ RunConfig config_with(const std::string& strategy, const fabric::CrashRule& cras
   config.fabric.sim.faults.crashes = {crash};
   config.fabric.sim.faults.detection = detection;
   config.fabric.sim.timeout = 2s;
+  if (strategy == "ist") {
+    config.options = {{"period", "2"}};
+    config.fabric.sim.compute.time_per_unit = Distribution::lognormal(6ms, 2ms);  // A part is about a sixth of the work.
+  }
   return config;
 }
 
@@ -181,6 +185,20 @@ TEST_F(StrategyFault, EveryRankNamesAWorkerThatAllNeed) {
           if (strategy != "sync") config.options = {{"period", "2"}};
           expect_every_rank_names(worker, config);
         }
+      }
+    }
+  }
+}
+
+TEST_F(StrategyFault, EveryRankNamesAWorkerWhoseSubnetAllWaitFor) {
+  for (const char* mode : {"sync", "sync-once"}) {
+    for (const int worker : {0, 1, 3}) {
+      for (const fabric::CrashRule& crash :
+           std::vector<fabric::CrashRule>{{.rank = worker, .point = "push", .count = 4}, {.rank = worker, .point = "step", .count = 13}}) {
+        SCOPED_TRACE(fmt::format("{}, worker {} at '{}'", mode, worker, crash.point));
+        RunConfig config = config_with("ist", crash, 5ms);
+        config.options["mode"] = mode;
+        expect_every_rank_names(worker, config);
       }
     }
   }

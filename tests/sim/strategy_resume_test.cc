@@ -46,6 +46,10 @@ class StrategyResume : public testing::TestWithParam<std::string> {
     config.schedule.kind = "cosine";
     if (fabric == "sim") config.checkpoint_interval = 70ms;
     if (description_.name == "local-sgd" || description_.name == "fedavg") config.options = {{"period", "4"}};
+    if (description_.name == "ist") {
+      config.options = {{"period", "3"}};
+      config.fabric.sim.compute.time_per_unit = Distribution::lognormal(4ms, 1ms);  // A part is about a quarter of the work.
+    }
     if (description_.name == "dc-asgd") config.options = {{"adaptive", "true"}, {"lambda", "1"}};
     if (description_.needs_servers) config.servers = 2;
     return config;
@@ -130,6 +134,17 @@ class StrategyResume : public testing::TestWithParam<std::string> {
 };
 
 TEST_P(StrategyResume, IsTheSameBitForBitInTheSimulator) { expect_resumed_is_whole("plain", config("sim"), {30, 1, 61}); }
+
+TEST_P(StrategyResume, IsTheSameBitForBitInEveryModeOfIst) {
+  if (description_.name != "ist") return;
+  for (const char* mode : {"sync", "sync-once", "async"}) {
+    for (const char* masks : {"subnets", "uniform"}) {
+      RunConfig run_config = config("sim");
+      run_config.options = {{"mode", mode}, {"masks", masks}, {"period", "4"}, {"unowned", "keep"}};
+      expect_resumed_is_whole(fmt::format("{} {}", mode, masks), run_config, {47});
+    }
+  }
+}
 
 // What a codec holds back is part of a checkpoint.
 TEST_P(StrategyResume, IsTheSameBitForBitWithACodec) {

@@ -129,7 +129,8 @@ void run_train(const TrainFlags& flags) {
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   const run::ReplicaSet replicas(config, dataset);
   TrainConsole console;
-  run::Trainer trainer(config, replicas.pointers(), dataset, {.observer = &console, .stop = [] { return interrupts.load() > 0; }});
+  run::Trainer trainer(config, replicas.pointers(), dataset,
+                       {.observer = &console, .stop = [] { return interrupts.load() > 0; }, .viewers = replicas.viewers()});
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
@@ -140,7 +141,7 @@ void run_train(const TrainFlags& flags) {
                            : resumed           ? " from the beginning: it has no checkpoint yet"
                                                : "";
   say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
-                  replicas[0].layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
+                  replicas.layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
                   config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
   try {
     trainer.run();

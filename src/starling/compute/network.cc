@@ -133,6 +133,7 @@ class Parser {
     } else if (name == "batchnorm") {
       layer.kind = LayerKind::batchnorm;
       layer.output = shape_;
+      layer.batch_statistics = accept("batch");
     } else if (name == "dropout") {
       dropout(layer);
     } else if (name == "relu" || name == "tanh" || name == "sigmoid") {
@@ -330,7 +331,7 @@ params::Layout layout_of(const Network& network) {
     if (layer.bias) layout.add(layer.name + ".bias", {layer.outputs});
   }
   for (const LayerSpec& layer : network.layers) {
-    if (layer.kind != LayerKind::batchnorm) continue;
+    if (layer.kind != LayerKind::batchnorm || layer.batch_statistics) continue;
     layout.add(layer.name + ".mean", {layer.input.channels}, params::SliceKind::buffer);
     layout.add(layer.name + ".variance", {layer.input.channels}, params::SliceKind::buffer);
   }
@@ -345,6 +346,7 @@ void initialise(const Network& network, std::uint64_t seed, std::span<float> wei
     if (layer.kind == LayerKind::batchnorm) {
       std::ranges::fill(part(layer.name + ".weight"), 1.0f);
       std::ranges::fill(part(layer.name + ".bias"), 0.0f);
+      if (layer.batch_statistics) continue;
       std::ranges::fill(part(layer.name + ".mean"), 0.0f);
       std::ranges::fill(part(layer.name + ".variance"), 1.0f);
     }
@@ -376,6 +378,35 @@ std::string network_text(const std::string& model, const Problem& problem) {
   const std::vector<std::string> names = model_names();
   throw UserError(fmt::format("there is no model '{}'; there are {}, a text such as 'dense 100, relu, dense 10', and torch:FILE.{}", model,
                               fmt::join(names, ", "), nearest_name_hint(model, names)));
+}
+
+std::string narrow(const Network& network, std::span<const int> widths) {
+  const auto is_dense = [](const LayerSpec& layer) { return layer.kind == LayerKind::dense; };
+  const auto dense_layers = static_cast<std::size_t>(std::ranges::count_if(network.layers, is_dense));
+  STARLING_CHECK(dense_layers == widths.size() + 1, fmt::format("{} widths for the hidden layers of '{}'", widths.size(), network.text));
+  std::size_t next = 0;
+  std::vector<std::string> elements;
+  for (const LayerSpec& layer : network.layers) {
+    if (is_dense(layer)) {
+      const int outputs = next < widths.size() ? widths[next] : layer.outputs;
+      STARLING_CHECK(outputs > 0, fmt::format("the width {} for a layer of '{}'", outputs, network.text));
+      ++next;
+      elements.push_back(fmt::format("dense {}{}", outputs, layer.bias ? "" : " no bias"));
+    } else if (layer.kind == LayerKind::batchnorm) {
+      elements.emplace_back(layer.batch_statistics ? "batchnorm batch" : "batchnorm");
+    } else if (layer.kind == LayerKind::dropout) {
+      elements.push_back(fmt::format("dropout {}", layer.rate));
+    } else if (layer.kind == LayerKind::maxpool || layer.kind == LayerKind::avgpool) {
+      elements.push_back(fmt::format("{} {} stride {}{}", layer.kind == LayerKind::maxpool ? "maxpool" : "avgpool", layer.kernel_height,
+                                     layer.stride, layer.ceil ? " ceil" : ""));
+    } else {
+      const bool activation = layer.kind == LayerKind::relu || layer.kind == LayerKind::tanh || layer.kind == LayerKind::sigmoid;
+      STARLING_CHECK(activation, fmt::format("'{}' has layers that cannot be made narrower", network.text));
+      elements.emplace_back(layer.kind == LayerKind::relu ? "relu" : layer.kind == LayerKind::tanh ? "tanh" : "sigmoid");
+    }
+  }
+  elements.emplace_back(network.loss == LossKind::mse ? "mse" : "cross-entropy");
+  return fmt::format("{}", fmt::join(elements, ", "));
 }
 
 Network parse_network(const std::string& model, const Problem& problem) {

@@ -30,9 +30,10 @@ struct LayerSpec {
   int kernel_width = 0;
   int stride = 1;
   int pad = 0;
-  bool ceil = false;  // Pooling: a last window that is only partly inside counts.
-  bool bias = true;   // dense, conv.
-  double rate = 0;    // dropout: the probability of being dropped.
+  bool ceil = false;              // Pooling: a last window that is only partly inside counts.
+  bool bias = true;               // dense, conv.
+  double rate = 0;                // dropout: the probability of being dropped.
+  bool batch_statistics = false;  // batchnorm: those of the batch also when evaluating; no running ones.
   data::Shape input{};
   data::Shape output{};
 };
@@ -46,7 +47,8 @@ struct Network {
   double operations_per_sample() const;
 };
 
-// The slices of the weights, in the order of layers: weight and bias (of batch norm: scale and shift), then all running statistics.
+// The slices of the weights, in the order of layers: weight and bias (of batch norm: scale and shift), then all running statistics (batch
+// norm that keeps to those of the batch has none).
 params::Layout layout_of(const Network& network);
 
 // The first weights of a network, from the seed alone: uniform in ±1/√fan-in for dense and conv, weights and bias alike; batch norm starts
@@ -56,6 +58,10 @@ void initialise(const Network& network, std::uint64_t seed, std::span<float> wei
 // A name (lenet5, mlp:784-1000-10, softmax, cifar10-full, quadratic) or a text. Throws UserError, pointing into the text, for what cannot
 // be read, does not fit the input, or does not end in as many outputs as the problem has.
 Network parse_network(const std::string& model, const Problem& problem);
+
+// The text of the same network with so many units in its hidden layers, which are all dense ones but the last. Precondition (checked): it
+// has no convolutions, and there is a positive width for each hidden one.
+std::string narrow(const Network& network, std::span<const int> widths);
 
 // Whether parse_network would read it as a name or a text; it may still be a wrong one.
 bool is_network(const std::string& model);

@@ -1,43 +1,41 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// One replica per worker, as a run's configuration names them, for a Trainer.
+// One replica per worker, as a run's configuration names them, for a Trainer. Where the strategy trains parts of the model, each is the
+// worker's part, and there is a second one of the whole model beside it.
 //
 //   const ReplicaSet replicas(config, dataset);
-//   Trainer trainer(config, replicas.pointers(), dataset, {});
+//   Trainer trainer(config, replicas.pointers(), dataset, {.viewers = replicas.viewers()});
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <vector>
 
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
 #include "starling/run/run_config.h"
+#include "starling/strategy/registry.h"
 
 namespace starling::run {
 
 class ReplicaSet {
  public:
-  // Throws UserError as compute::make_replica does.
-  ReplicaSet(const RunConfig& config, const data::Dataset& dataset) {
-    for (int worker = 0; worker < config.workers; ++worker) {
-      replicas_.push_back(
-          compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), static_cast<std::uint32_t>(worker)));
-    }
-  }
+  // Throws UserError as compute::make_replica does, and where the strategy cannot cut the model into parts.
+  ReplicaSet(const RunConfig& config, const data::Dataset& dataset, const strategy::Registry& registry = strategy::Registry::built_in());
 
   compute::Replica& operator[](std::size_t worker) const { return *replicas_[worker]; }
+  // Of the whole model.
+  const params::Layout& layout() const { return (viewers_.empty() ? replicas_ : viewers_)[0]->layout(); }
 
-  // Valid as long as the set is.
-  std::vector<compute::Replica*> pointers() const {
-    std::vector<compute::Replica*> result;
-    result.reserve(replicas_.size());
-    for (const auto& replica : replicas_) result.push_back(replica.get());
-    return result;
-  }
+  // Valid as long as the set is. No viewers where replicas are no parts.
+  std::vector<compute::Replica*> pointers() const { return pointers_to(replicas_); }
+  std::vector<compute::Replica*> viewers() const { return pointers_to(viewers_); }
 
  private:
-  std::vector<std::unique_ptr<compute::Replica>> replicas_;
+  using Replicas = std::vector<std::unique_ptr<compute::Replica>>;
+  static std::vector<compute::Replica*> pointers_to(const Replicas& replicas);
+
+  Replicas replicas_;
+  Replicas viewers_;
 };
 
 }  // namespace starling::run

@@ -61,7 +61,8 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
   validate(config, registry_);
   STARLING_CHECK(replicas.size() == static_cast<std::size_t>(roles_.workers),
                  fmt::format("{} replicas for {} workers", replicas.size(), roles_.workers));
-  const params::Layout& layout = replicas[0]->layout();
+  const std::vector<compute::Replica*> viewers = viewers_of(replicas);
+  const params::Layout& layout = viewers[0]->layout();
   if (static_cast<std::size_t>(roles_.servers) > layout.parameter_count()) {
     throw UserError(fmt::format("there are {} servers for a model of {} parameters", roles_.servers, layout.parameter_count()));
   }
@@ -73,18 +74,33 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
   }
   for (int worker = 0; worker < roles_.workers; ++worker) {
     const auto index = static_cast<std::size_t>(worker);
-    workers_.push_back(std::make_unique<Worker>(*replicas[index], data::WorkerBatches(parts, partition, worker, config.seed())));
-    if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(layout.size() - layout.parameter_count());
+    workers_.push_back(
+        std::make_unique<Worker>(*replicas[index], *viewers[index], data::WorkerBatches(parts, partition, worker, config.seed())));
+    if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->buffers().size());
     // With a shared order nobody has samples of its own.
     part_samples_.push_back(partition == "shared" || partition == "queue" ? 1 : parts[index].size());
   }
-  model_.assign(replicas[0]->weights().begin(), replicas[0]->weights().end());
+  model_.assign(viewers[0]->weights().begin(), viewers[0]->weights().end());
   state_.workers.resize(workers_.size());
   ledger_.emplace(roles_.ranks(), roles_.workers, strategy::place_ranks(description_.places, roles_));
   if (options_.directory != nullptr) write_into(*options_.directory);
 }
 
 Trainer::~Trainer() = default;
+
+// The replicas themselves, unless they are parts: then they must be the right ones.
+std::vector<compute::Replica*> Trainer::viewers_of(const std::vector<compute::Replica*>& replicas) const {
+  if (!description_.trains_parts) return replicas;
+  STARLING_CHECK(options_.viewers.size() == replicas.size(),
+                 fmt::format("{} replicas of the whole model beside {} parts", options_.viewers.size(), replicas.size()));
+  for (int worker = 0; worker < roles_.workers; ++worker) {
+    const auto index = static_cast<std::size_t>(worker);
+    const params::Layout part = description_.part_layout(settings_, roles_, options_.viewers[index]->layout(), worker);
+    const std::string difference = params::difference(part, replicas[index]->layout());
+    STARLING_CHECK(difference.empty(), fmt::format("the replica of worker {} is not its part: {}", worker, difference));
+  }
+  return options_.viewers;
+}
 
 // Takes the validation samples out of the workers' parts.
 void Trainer::hold_out(std::vector<std::vector<std::uint32_t>>& parts) {
@@ -116,6 +132,9 @@ void Trainer::run() {
       options_.observer->noted(fmt::format("'{}' is shorter than when the checkpoint was written; records are missing from it",
                                            options_.directory->metrics_path()));
     }
+  }
+  if (options_.observer != nullptr && description_.opening) {
+    options_.observer->noted(description_.opening(settings_, roles_, workers_[0]->viewer.layout()));
   }
   // The first checkpoint, so that there is one from the start, and a folder that cannot be written is known before any work is done.
   gather_state();
@@ -200,17 +219,17 @@ void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
   endpoint.compute(0, [&] {
     worker.look_at(model_, [&] {
       worker.evaluation =
-          evaluate_part(worker.replica, dataset_.test, static_cast<int>(parts), static_cast<int>(index), [&] { ++activity_; });
+          evaluate_part(worker.viewer, dataset_.test, static_cast<int>(parts), static_cast<int>(index), [&] { ++activity_; });
     });
   });
 }
 
 // By the samples that nobody trains on.
 void Trainer::validate_own_model(Endpoint& endpoint, Worker& worker) {
-  std::vector<float> weights(worker.replica.weights().begin(), worker.replica.weights().end());
-  std::copy(worker.model.begin(), worker.model.end(), weights.begin());
+  std::vector<float> weights(worker.model.begin(), worker.model.end());
+  weights.insert(weights.end(), worker.buffers().begin(), worker.buffers().end());
   endpoint.compute(0, [&] {
-    worker.look_at(weights, [&] { worker.validation = evaluate_part(worker.replica, validation_, 1, 0, [&] { ++activity_; }); });
+    worker.look_at(weights, [&] { worker.validation = evaluate_part(worker.viewer, validation_, 1, 0, [&] { ++activity_; }); });
   });
 }
 
@@ -310,7 +329,7 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
   std::optional<double> gradient_norm;
   bool usable = true;
   if (batch.size() > 0) {
-    endpoint.compute(static_cast<double>(batch.size()), [&] {
+    endpoint.compute(static_cast<double>(batch.size()) * worker.work_per_sample(), [&] {
       loss = replica.compute_gradient(batch);
       usable = std::isfinite(loss) && all_finite(replica.gradient());
       if (usable && recorded) gradient_norm = norm(replica.gradient());
@@ -407,11 +426,10 @@ Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& st
   std::optional<compute::Evaluation> evaluation;
   if (evaluation_is_due(epoch)) {
     STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
-    std::vector<float> weights(worker.replica.weights().begin(), worker.replica.weights().end());
-    std::copy(worker.model.begin(), worker.model.end(), weights.begin());
-    endpoint.compute(0, [&] {
-      worker.look_at(weights, [&] { evaluation = evaluate_part(worker.replica, dataset_.test, 1, 0, [&] { ++activity_; }); });
-    });
+    std::vector<float> weights(worker.model.begin(), worker.model.end());
+    weights.insert(weights.end(), worker.buffers().begin(), worker.buffers().end());
+    endpoint.compute(
+        0, [&] { worker.look_at(weights, [&] { evaluation = evaluate_part(worker.viewer, dataset_.test, 1, 0, [&] { ++activity_; }); }); });
   }
   const std::lock_guard lock(mutex_);
   end_epoch(endpoint, worker, evaluation);
@@ -617,7 +635,7 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
   const int rank = endpoint.rank();
   std::unique_ptr<strategy::Strategy> made = description_.make({.endpoint = endpoint,
                                                                 .roles = roles_,
-                                                                .layout = workers_[0]->replica.layout(),
+                                                                .layout = workers_[0]->viewer.layout(),
                                                                 .settings = settings_,
                                                                 .account = ledger_->account(rank),
                                                                 .optimiser = config_.optimiser,

@@ -88,12 +88,16 @@ struct TrainerOptions {
   TrainObserver* observer = nullptr;
   std::function<bool()> stop{};                  // Asked after every step, by one worker at a time; true ends the run with a checkpoint.
   const strategy::Registry* registry = nullptr;  // Without one, the built-in strategies.
+  // Where a strategy trains parts of the model (Description::trains_parts), and replicas are these: one more per worker, of the whole
+  // model, to look at the result. The first has the first weights.
+  std::vector<compute::Replica*> viewers{};
 };
 
 // Not thread-safe.
 class Trainer {
  public:
-  // One replica per worker, all with the first weights of the run. Throws UserError if configuration, model, strategy and data do not fit.
+  // One replica per worker, all with the first weights of the run, or of the layout of the worker's part. Throws UserError if
+  // configuration, model, strategy and data do not fit.
   Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options);
   ~Trainer();
 
@@ -153,6 +157,7 @@ class Trainer {
   void judge(const fabric::RunReport& report);
   void finish();
   std::unique_ptr<strategy::Strategy> make_strategy(fabric::Endpoint& endpoint);
+  std::vector<compute::Replica*> viewers_of(const std::vector<compute::Replica*>& replicas) const;
   static void save(strategy::Strategy& strategy, Saved& saved);
   void load(strategy::Strategy& strategy, const Saved& saved) const;
   bool is_over(const data::BatchOrder::Position& position) const { return position.epoch >= config_.epochs; }

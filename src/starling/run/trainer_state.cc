@@ -35,7 +35,7 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
   };
   if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
-  const std::string difference = params::difference(workers_[0]->replica.layout(), checkpoint.weights.layout);
+  const std::string difference = params::difference(workers_[0]->viewer.layout(), checkpoint.weights.layout);
   if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
   if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
   if (checkpoint.state.workers.size() != workers_.size()) {
@@ -44,7 +44,9 @@ void Trainer::restore(const Checkpoint& checkpoint) {
 
   state_ = checkpoint.state;
   model_ = checkpoint.weights.values;
-  for (const auto& worker : workers_) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
+  for (const auto& worker : workers_) {
+    if (!description_.trains_parts) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
+  }
   const std::span<const float> values(checkpoint.vectors.values);
   for (const params::Slice& slice : checkpoint.vectors.layout.slices()) {
     const auto [rank, name] = split_rank(slice.name, roles_.ranks());
@@ -52,11 +54,14 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     const std::span<const float> part = params::Layout::part(values, slice);
     if (name != "weights") {
       saved_[static_cast<std::size_t>(rank)].vectors[name].assign(part.begin(), part.end());
-    } else if (roles_.is_worker(rank) && part.size() == model_.size()) {
-      std::copy(part.begin(), part.end(), workers_[static_cast<std::size_t>(rank)]->replica.weights().begin());
-    } else {
-      refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), model_.size()));
+      continue;
     }
+    const std::span<float> weights =
+        roles_.is_worker(rank) ? workers_[static_cast<std::size_t>(rank)]->replica.weights() : std::span<float>();
+    if (part.size() != weights.size()) {
+      refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), weights.size()));
+    }
+    std::copy(part.begin(), part.end(), weights.begin());
   }
   for (const auto& [full_name, number] : state_.numbers) {
     const auto [rank, name] = split_rank(full_name, roles_.ranks());
@@ -107,14 +112,14 @@ void Trainer::write_checkpoint(Time now) {
   state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
   CheckpointContents contents{.state = state_,
                               .config = config_text_,
-                              .model = workers_[0]->replica.describe(),
+                              .model = workers_[0]->viewer.describe(),
                               .data = data_text_,
-                              .layout = workers_[0]->replica.layout(),
+                              .layout = workers_[0]->viewer.layout(),
                               .weights = model_};
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     if (rank < workers_.size()) {
       const std::span<const float> weights = workers_[rank]->replica.weights();
-      if (std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
+      if (description_.trains_parts || std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
         contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
       }
     }

@@ -28,15 +28,23 @@ struct Trainer::Counters {
 };
 
 struct Trainer::Worker {
-  Worker(compute::Replica& its_replica, data::WorkerBatches its_batches)
-      : replica(its_replica), batches(std::move(its_batches)), model(replica.layout().parameter_count()) {}
+  Worker(compute::Replica& its_replica, compute::Replica& its_viewer, data::WorkerBatches its_batches)
+      : replica(its_replica), viewer(its_viewer), batches(std::move(its_batches)), model(viewer.layout().parameter_count()) {}
 
-  std::span<float> parameters() { return replica.weights().first(model.size()); }
-  std::span<float> buffers() { return replica.weights().subspan(model.size()); }
+  std::span<float> parameters() { return replica.weights().first(replica.layout().parameter_count()); }
+  std::span<float> buffers() { return replica.weights().subspan(replica.layout().parameter_count()); }
 
-  // Runs `look` while the replica has other weights.
+  // The work of a sample, where that of the whole model is 1.
+  double work_per_sample() const { return &viewer == &replica ? 1 : replica.operations_per_sample() / viewer.operations_per_sample(); }
+
+  // Runs `look` while the viewer has these weights.
   template <class Look>
   void look_at(std::span<const float> weights, Look look) {
+    if (&viewer != &replica) {
+      std::copy(weights.begin(), weights.end(), viewer.weights().begin());
+      look();
+      return;
+    }
     weights_aside.assign(replica.weights().begin(), replica.weights().end());
     std::copy(weights.begin(), weights.end(), replica.weights().begin());
     look();
@@ -44,6 +52,7 @@ struct Trainer::Worker {
   }
 
   compute::Replica& replica;
+  compute::Replica& viewer;  // Of the whole model: the replica itself, unless that is a part.
   data::WorkerBatches batches;
   WorkerState state{};
   std::vector<float> model;             // What its strategy says the result is.

@@ -25,5 +25,6 @@ Description describe_all_to_all();
 Description describe_neighbours();
 Description describe_gosgd();
 Description describe_ad_psgd();
+Description describe_ist();
 
 }  // namespace starling::strategy

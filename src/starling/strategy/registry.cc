@@ -102,6 +102,7 @@ Registry Registry::built_in() {
   registry.add(describe_neighbours());
   registry.add(describe_gosgd());
   registry.add(describe_ad_psgd());
+  registry.add(describe_ist());
   return registry;
 }
 

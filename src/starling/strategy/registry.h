@@ -49,7 +49,7 @@ struct Description {
   bool one_worker_only = false;
   // Every worker ends with a model of its own, and the option `result` says which is the run's (result_option()).
   bool own_models = false;
-  // A worker's replica is a part of the model (subnets.h).
+  // A worker's replica is a part of the model (subnets.h), which part_layout says.
   bool trains_parts = false;
   // All workers do the same steps in step with each other, so that a run may be stopped after any step without changing its course.
   bool lockstep = false;
@@ -62,6 +62,11 @@ struct Description {
   std::function<std::unique_ptr<Strategy>(Context)> make{};
   // What only this strategy can check, such as groups that must divide the workers. Throws UserError. May be empty.
   std::function<void(const Settings&, const Roles&)> check{};
+  // Where trains_parts: the layout of the part that a worker has of a model of this layout; the same all the time. Throws UserError, with
+  // the reason, if such a model has no such parts.
+  std::function<params::Layout(const Settings&, const Roles&, const params::Layout&, int worker)> part_layout{};
+  // A line that tells people at the start what to know of this model under these settings. May be empty.
+  std::function<std::string(const Settings&, const Roles&, const params::Layout&)> opening{};
 };
 
 // The option `result` of strategies with own_models: average, best (by the validation samples) or rank0.

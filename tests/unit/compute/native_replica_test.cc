@@ -248,6 +248,45 @@ TEST(NativeReplica, RunningStatisticsFollowTheBatches) {
   EXPECT_FLOAT_EQ(buffer("norm1.variance"), static_cast<float>(0.9 + 1.4 / 3));
 }
 
+// In training it is batch norm; evaluating, it is what it is in training. Nothing is remembered from one batch to the next.
+TEST(NativeReplica, BatchStatisticsAlsoServeEvaluation) {
+  RandomStream random(21, 0, "test");
+  const data::Samples samples = random_samples(random, {1, 9, 8}, 45, 4, true);
+  const std::vector<std::uint32_t> indices = all_indices(45);
+  for (const char* text : {"conv 3 3x3, batchnorm batch, relu, dense 30, batchnorm batch, tanh, dense 4",
+                           "batchnorm batch, dense 300, batchnorm batch, dense 4"}) {
+    SCOPED_TRACE(text);
+    const Network network = parse_network(text, Problem::of(samples));
+    const std::unique_ptr<Replica> replica = native::make_native_replica(network, 3, 0, {.direct_dense_weights = 10'000});
+    EXPECT_EQ(replica->layout().size(), replica->layout().parameter_count()) << "it has buffers";
+    ReferenceNetwork reference(network, replica->weights());
+    for (const std::size_t count : {45U, 2U, 17U, 45U}) {
+      const data::Batch batch{.samples = &samples, .indices = std::span(indices).first(count), .number = 0};
+      expect_like_reference(*replica, network, batch);
+      const double loss = replica->evaluate(batch, {}).loss_sum / static_cast<double>(count);
+      EXPECT_NEAR(loss, reference.forward(batch, true), 1e-5);
+      EXPECT_NEAR(loss, reference.forward(batch, false), 1e-5);
+    }
+  }
+}
+
+// What a sample gives depends on the batch it is in.
+TEST(NativeReplica, WithBatchStatisticsTheAnswerDependsOnTheBatch) {
+  RandomStream random(22, 0, "test");
+  const data::Samples samples = random_samples(random, {6, 1, 1}, 8, 3, true);
+  const std::vector<std::uint32_t> indices = all_indices(8);
+  const auto loss_of = [&](const char* model, std::size_t batch) {
+    const std::unique_ptr<Replica> replica = make_replica(model, Problem::of(samples), 1, 0);
+    Evaluation sum;
+    for (std::size_t first = 0; first < 8; first += batch) {
+      sum += replica->evaluate({.samples = &samples, .indices = std::span(indices).subspan(first, batch), .number = 0}, {});
+    }
+    return sum.loss_sum;
+  };
+  EXPECT_NEAR(loss_of("dense 5, batchnorm, dense 3", 8), loss_of("dense 5, batchnorm, dense 3", 4), 1e-5);
+  EXPECT_GT(std::abs(loss_of("dense 5, batchnorm batch, dense 3", 8) - loss_of("dense 5, batchnorm batch, dense 3", 4)), 1e-3);
+}
+
 TEST(NativeReplica, DropoutIsAFunctionOfSeedRankAndBatch) {
   RandomStream random(10, 0, "test");
   const data::Samples samples = random_samples(random, {30, 1, 1}, 64, 5, false);

@@ -83,6 +83,7 @@ TEST(Network, EveryMistakeIsNamed) {
   expect_mistake("dropout 1, dense 10", "less than 1, not '1'");
   expect_mistake("dropout, dense 10", "needs the probability");
   expect_mistake("dropout nan, dense 10", "not 'nan'");
+  expect_mistake("batchnorm running, dense 10", "'batchnorm' has no option 'running'");
   expect_mistake("mse, dense 10", "the loss must come last");
   expect_mistake("dense 10, mse 3", "'mse' has no option '3'");
   expect_mistake("mse", "at least one layer");
@@ -94,6 +95,36 @@ TEST(Network, EveryMistakeIsNamed) {
   expect_mistake("dense 1, cross-entropy", "use mse", {.input = {3, 1, 1}, .outputs = 1, .labels = false});
   expect_mistake("lenet5", "the window of 'maxpool' is 2 wide, but its input is 6", {.input = {3, 1, 1}, .outputs = 10, .labels = true});
   expect_mistake("lenet5", "10 outputs, but the data need 7", {.input = {1, 28, 28}, .outputs = 7, .labels = true});
+}
+
+TEST(Network, BatchStatisticsNeedNoBuffers) {
+  const params::Layout layout = layout_of(parse_network("dense 20, batchnorm batch, relu, dense 30, batchnorm, relu, dense 10", kImages));
+  EXPECT_EQ(layout.find("norm1.mean"), nullptr);
+  EXPECT_EQ(layout.find("norm1.weight")->size, 20U);
+  EXPECT_EQ(layout.find("norm2.mean")->size, 30U);
+}
+
+TEST(Network, NarrowKeepsAllButTheWidths) {
+  const Network network = parse_network(
+      "batchnorm batch, dense 20 no bias, batchnorm batch, relu, dropout 0.25, dense 30, sigmoid, batchnorm, dense 10", kImages);
+  const std::string text = narrow(network, std::vector<int>{7, 3});
+  EXPECT_EQ(text,
+            "batchnorm batch, dense 7 no bias, batchnorm batch, relu, dropout 0.25, dense 3, sigmoid, batchnorm, dense 10, cross-entropy");
+  // As wide as it was, it is the same network.
+  const Network same = parse_network(narrow(network, std::vector<int>{20, 30}), kImages);
+  EXPECT_EQ(layout_of(same), layout_of(network));
+  EXPECT_EQ(same.operations_per_sample(), network.operations_per_sample());
+  const Problem numbers{.input = {4, 1, 1}, .outputs = 2, .labels = false};
+  EXPECT_EQ(narrow(parse_network("mlp:4-6-2", numbers), std::vector<int>{3}), "dense 3, relu, dense 2, mse");
+  EXPECT_EQ(narrow(parse_network("maxpool 3 stride 2 ceil, avgpool 2, dense 20, tanh, dense 10", kImages), std::vector<int>{5}),
+            "maxpool 3 stride 2 ceil, avgpool 2 stride 2, dense 5, tanh, dense 10, cross-entropy");
+  EXPECT_EQ(narrow(parse_network("softmax", kImages), std::vector<int>{}), "dense 10, cross-entropy");
+}
+
+TEST(Network, NarrowRefusesWhatItCannotMakeNarrower) {
+  EXPECT_THROW((void)narrow(parse_network("lenet5", kImages), std::vector<int>{3, 3}), BrokenInvariant);
+  EXPECT_THROW((void)narrow(parse_network("mlp:784-20-10", kImages), std::vector<int>{}), BrokenInvariant);
+  EXPECT_THROW((void)narrow(parse_network("mlp:784-20-10", kImages), std::vector<int>{0}), BrokenInvariant);
 }
 
 TEST(Network, FirstWeightsDependOnTheSeedAloneAndStayInBounds) {

@@ -70,7 +70,7 @@ inline std::string random_text(RandomStream& random, data::Shape shape, int outp
       text += fmt::format("{} {} stride {}, ", between(random, 0, 1) == 0 ? "maxpool" : "avgpool", kernel, stride);
       shape = {shape.channels, (shape.height - kernel) / stride + 1, (shape.width - kernel) / stride + 1};
     } else if (choice == 5) {
-      text += "batchnorm, ";
+      text += between(random, 0, 2) == 0 ? "batchnorm batch, " : "batchnorm, ";
     } else {
       const int size = between(random, 1, 40);
       text += fmt::format("dense {}{}, ", size, between(random, 0, 3) == 0 ? " no bias" : "");

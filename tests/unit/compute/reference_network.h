@@ -210,8 +210,9 @@ class ReferenceNetwork {
     const double* bias = part(weights_, layer.name + ".bias");
     std::vector<Statistics> channels;
     for (std::size_t c = 0; c < size(layer.input.channels); ++c) {
-      channels.push_back(training_ ? statistics(layer, in, c)
-                                   : Statistics{part(weights_, layer.name + ".mean")[c], part(weights_, layer.name + ".variance")[c]});
+      channels.push_back(training_ || layer.batch_statistics
+                             ? statistics(layer, in, c)
+                             : Statistics{part(weights_, layer.name + ".mean")[c], part(weights_, layer.name + ".variance")[c]});
     }
     Numbers out(in.size());
     for (std::size_t i = 0; i < in.size(); ++i) {

@@ -125,7 +125,8 @@ class DropoutLayer final : public Layer {
   std::vector<std::uint32_t> words_;
 };
 
-// Normalises every channel over batch and positions (Ioffe and Szegedy, 2015), with running statistics for evaluation.
+// Normalises every channel over batch and positions (Ioffe and Szegedy, 2015), with running statistics for evaluation unless it is to keep
+// to those of the batch.
 class BatchNormLayer final : public Layer {
  public:
   explicit BatchNormLayer(const LayerParts& parts)
@@ -141,11 +142,14 @@ class BatchNormLayer final : public Layer {
 
   void forward(const Pass& pass, std::size_t /*group*/) override {
     for (std::size_t channel = 0; channel < channels_; ++channel) {
-      double mean = parts_.weights.mean[channel];
-      double variance = parts_.weights.variance[channel];
-      if (pass.training) {
+      double mean = 0;
+      double variance = 0;
+      if (pass.training || !keeps_running()) {
         measure(pass, channel, mean, variance);
-        update_running(pass, channel, mean, variance);
+        if (keeps_running()) update_running(pass, channel, mean, variance);
+      } else {
+        mean = parts_.weights.mean[channel];
+        variance = parts_.weights.variance[channel];
       }
       const double inverse = 1 / std::sqrt(variance + kEpsilon);
       deviation_[channel] = static_cast<float>(inverse);
@@ -186,6 +190,8 @@ class BatchNormLayer final : public Layer {
  private:
   static constexpr double kEpsilon = 1e-5;
   static constexpr double kMomentum = 0.1;
+
+  bool keeps_running() const { return !parts_.spec->batch_statistics; }
 
   // Calls use(offset, rows, used) for all parts of the channel: rows of kGroup lanes, of which the first `used` have a sample.
   template <class Use>

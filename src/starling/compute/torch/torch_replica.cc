@@ -50,8 +50,8 @@ class NetworkBuilder {
         push(layer, nn::AvgPool2d(nn::AvgPool2dOptions(kernel).stride(layer.stride).ceil_mode(layer.ceil)));
         break;
       case LayerKind::batchnorm:
-        if (flat_) push(layer, nn::BatchNorm1d(layer.input.channels));
-        if (!flat_) push(layer, nn::BatchNorm2d(layer.input.channels));
+        if (flat_) push(layer, nn::BatchNorm1d(nn::BatchNorm1dOptions(layer.input.channels).track_running_stats(!layer.batch_statistics)));
+        if (!flat_) push(layer, nn::BatchNorm2d(nn::BatchNorm2dOptions(layer.input.channels).track_running_stats(!layer.batch_statistics)));
         break;
       case LayerKind::relu:
         push(layer, nn::ReLU());
