@@ -477,22 +477,15 @@ class Member final : public Ist {
   std::deque<Pushed> pushed_;
 };
 
-std::string with_commas(std::size_t number) {
-  std::string text = std::to_string(number);
-  constexpr std::size_t kDigits = 3;
-  for (std::size_t at = text.size(); at > kDigits;) text.insert(at -= kDigits, ",");
-  return text;
-}
-
 std::string opening(const Settings& settings, const Roles& roles, const params::Layout& layout) {
   if (!has_subnets(settings))
     return fmt::format("ist: each of {} workers has the whole model, and a say of 1/{} in it", roles.workers, roles.workers);
   const Masks masks = Subnets(layout, roles.workers, 0).deal(0);
-  if (masks.owned() == masks.size()) return fmt::format("ist: {} subnets own all of {} weights", roles.workers, with_commas(masks.size()));
+  if (masks.owned() == masks.size()) return fmt::format("ist: {} subnets own all of {} weights", roles.workers, masks.size());
   const double percent = 100 * static_cast<double>(masks.owned()) / static_cast<double>(masks.size());
   const char* start = settings.choice("unowned") == "zero" ? "is zero" : "keeps its initial values";
   const bool anew = deals_anew(settings, roles);
-  return fmt::format("ist: {} subnets own {:.1f} % of {} weights{}; the rest {}{}", roles.workers, percent, with_commas(masks.size()),
+  return fmt::format("ist: {} subnets own {:.1f} % of {} weights{}; the rest {}{}", roles.workers, percent, masks.size(),
                      anew ? " at a time" : "", start, anew ? " until it is dealt" : "");
 }
 

@@ -188,10 +188,10 @@ TEST(IstTraining, SaysAtTheStartHowMuchIsOwned) {
     return notes.notes.empty() ? "" : notes.notes[0];
   };
   // 4·100 + 100 + 100·100 + 100 + 300 + 3; of the middle four blocks of 25·25.
-  EXPECT_EQ(note_of("async", 4, "keep"), "ist: 4 subnets own 31.2 % of 10,903 weights; the rest keeps its initial values");
-  EXPECT_EQ(note_of("sync-once", 4, "zero"), "ist: 4 subnets own 31.2 % of 10,903 weights; the rest is zero");
-  EXPECT_EQ(note_of("sync", 4, "zero"), "ist: 4 subnets own 31.2 % of 10,903 weights at a time; the rest is zero until it is dealt");
-  EXPECT_EQ(note_of("sync", 1, "zero"), "ist: 1 subnets own all of 10,903 weights");
+  EXPECT_EQ(note_of("async", 4, "keep"), "ist: 4 subnets own 31.2 % of 10903 weights; the rest keeps its initial values");
+  EXPECT_EQ(note_of("sync-once", 4, "zero"), "ist: 4 subnets own 31.2 % of 10903 weights; the rest is zero");
+  EXPECT_EQ(note_of("sync", 4, "zero"), "ist: 4 subnets own 31.2 % of 10903 weights at a time; the rest is zero until it is dealt");
+  EXPECT_EQ(note_of("sync", 1, "zero"), "ist: 1 subnets own all of 10903 weights");
 }
 
 // The checkpoint's weights are of the whole network, and give what the run says.
