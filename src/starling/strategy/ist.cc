@@ -134,7 +134,8 @@ class Ist : public Strategy {
     std::uint64_t& next = next_sequence_[static_cast<std::size_t>(message.source)];
     if (message.sequence < next) return std::optional<Incoming>();
     next = message.sequence + 1;
-    Result<Incoming> incoming = tensor::Channel(endpoint(), {.tag = message.tag}).parse(std::move(message));
+    tensor::Channel channel(endpoint(), {.tag = message.tag});
+    Result<Incoming> incoming = channel.parse(std::move(message));
     if (!incoming) return incoming.failure();
     const std::size_t sent = incoming->tensor.as<float>().size();
     STARLING_CHECK(sent == size, fmt::format("rank {} sent {} floats instead of {}", incoming->source, sent, size));
