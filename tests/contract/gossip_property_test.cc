@@ -202,9 +202,6 @@ class Attached {
   int worker_;
 };
 
-// A function, because the compiler sees uninitialised memory in the default of a member that is an aggregate.
-optim::OptimiserOptions plain_sgd() { return {}; }
-
 GossipOutcome run_gossip(const GossipTrial& trial, const std::vector<int>& lost = {}) {
   const Registry registry = Registry::built_in();
   const Description& description = registry.find(trial.strategy);
@@ -226,7 +223,7 @@ GossipOutcome run_gossip(const GossipTrial& trial, const std::vector<int>& lost 
                                                                  .layout = layout,
                                                                  .settings = settings,
                                                                  .account = ledger.account(raw.rank()),
-                                                                 .optimiser = plain_sgd(),
+                                                                 .optimiser = default_optimiser(),
                                                                  .seed = trial.seed});
     const Attached attached(outcome.record, raw.rank(), strategy.get());
     std::vector<float> weights = first_weights(raw.rank());

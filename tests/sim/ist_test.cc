@@ -56,7 +56,7 @@ std::string run_counting(fabric::Fabric& fabric, const Counting& counting, ledge
                                                                  .layout = layout,
                                                                  .settings = settings,
                                                                  .account = ledger.account(worker),
-                                                                 .optimiser = {.name = "sgd"}});
+                                                                 .optimiser = default_optimiser()});
     std::vector<float> model(layout.size());
     std::vector<float> weights(description.part_layout(settings, roles, layout, worker).size());
     std::vector<float> gradient(weights.size());

@@ -75,15 +75,18 @@ class BatchSource {
   virtual std::optional<Assignment> next() = 0;
 };
 
+// A function, because GCC 12 sees uninitialised memory in the default of a member that is an aggregate.
+inline optim::OptimiserOptions default_optimiser() { return {}; }
+
 // What a strategy object works with; all of it outlives the object.
 struct Context {
   fabric::Endpoint& endpoint;
   Roles roles;
   const params::Layout& layout;
   const Settings& settings;
-  ledger::Account& account;             // Of this rank.
-  optim::OptimiserOptions optimiser{};  // The run's.
-  bool two_stage = false;               // Plain SGD as long as a step says so, then the optimiser.
+  ledger::Account& account;                                 // Of this rank.
+  optim::OptimiserOptions optimiser = default_optimiser();  // The run's.
+  bool two_stage = false;                                   // Plain SGD as long as a step says so, then the optimiser.
   std::string codec = "fp32";
   std::vector<std::uint64_t> part_samples{};  // How many samples each worker has.
   std::uint64_t seed = 1;
