@@ -95,6 +95,7 @@ INSTANTIATE_TEST_SUITE_P(, Statement1, testing::Values("dogwild", "all-to-all", 
 // With two workers every update has one place besides its own, so what the books say is lost are the messages that the network dropped.
 TEST(Dogwild, EveryLossIsNamed) {
   std::uint64_t lost = 0;
+  int differ = 0;
   for (std::uint64_t seed = 1; seed <= kSchedules; ++seed) {
     Trial trial = exact_trial("dogwild", seed);
     trial.workers = 2;
@@ -113,11 +114,15 @@ TEST(Dogwild, EveryLossIsNamed) {
     const std::uint64_t named = dropped == outcome.balance.dropped.end() ? 0 : dropped->second;
     ASSERT_EQ(named, 80U - merges) << "seed " << seed;
     ASSERT_EQ(outcome.balance.applied + named, outcome.balance.produced) << "seed " << seed;
-    ASSERT_EQ(all_equal(outcome), named == 0) << "seed " << seed;
+    if (named == 0) {
+      ASSERT_TRUE(all_equal(outcome)) << "seed " << seed;
+    }
+    differ += all_equal(outcome) ? 0 : 1;
     lost += named;
   }
   const double rate = static_cast<double>(lost) / (80.0 * kSchedules);
   EXPECT_NEAR(rate, 0.1, 0.01);
+  EXPECT_GT(differ, kSchedules / 2);
 }
 
 TEST(Dogwild, BooksBalanceWithManyWorkersAndLosses) {

@@ -429,7 +429,7 @@ class TrialRun {
       const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
                           .shows_memory = trial_.shows_memory,
                           .before_write = trial_.before_write};
-      RecordingEndpoint endpoint(raw, recorder_, roles_.server(trial_.recorded_server), use, talk_);
+      RecordingEndpoint endpoint(raw, recorder_, roles_.servers > 0 ? roles_.server(trial_.recorded_server) : -1, use, talk_);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();

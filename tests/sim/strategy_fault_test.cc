@@ -62,7 +62,10 @@ std::uint64_t dropped(const ledger::Balance& balance, const std::string& reason)
   return found == balance.dropped.end() ? 0 : found->second;
 }
 
-void expect_survivors_finished(const Trained& trained, int lost) {
+// Where a generator deals batches out, nobody has a share of its own.
+bool has_generator(const std::string& strategy) { return strategy::Registry::built_in().find(strategy).needs_generator; }
+
+void expect_survivors_finished(const std::string& strategy, const Trained& trained, int lost) {
   const ledger::Balance& balance = trained.result.balance;
   EXPECT_EQ(trained.result.ending, Ending::finished);
   EXPECT_EQ(trained.result.lost, std::vector<int>{lost});
@@ -72,7 +75,9 @@ void expect_survivors_finished(const Trained& trained, int lost) {
   EXPECT_EQ(balance.produced, balance.applied + all_dropped);
   for (int worker = 0; worker < kWorkers; ++worker) {
     const WorkerState& state = trained.result.state.workers[static_cast<std::size_t>(worker)];
-    if (worker == lost) {
+    if (has_generator(strategy)) {
+      EXPECT_EQ(state.progress.epoch, 2U) << "the stream goes on to its end";
+    } else if (worker == lost) {
       EXPECT_LT(state.progress.epoch, 2U);
     } else {
       EXPECT_EQ(state.progress.epoch, 2U) << "worker " << worker;
@@ -132,7 +137,7 @@ TEST_F(StrategyFault, TheOthersFinishWithoutAWorkerThatCrashesBeforeItSends) {
         SCOPED_TRACE(fmt::format("{}, detected after {}, at push {}", strategy, format_duration(detection), count));
         const int worker = sender_of(strategy);
         const Trained trained = train_small(config_with(strategy, {.rank = worker, .point = "push", .count = count}, detection));
-        expect_survivors_finished(trained, worker);
+        expect_survivors_finished(strategy, trained, worker);
         EXPECT_EQ(dropped(trained.result.balance, ledger::kSenderLost), 1U) << to_text(trained.result.balance);
       }
     }
@@ -145,11 +150,12 @@ TEST_F(StrategyFault, TheOthersFinishWithoutAWorkerThatCrashesAtAnyTime) {
     for (const int worker : {1, 3}) {
       for (int step = 1; step < 20; step += 3) {
         SCOPED_TRACE(fmt::format("{}, worker {} at step {}", strategy, worker, step));
-        expect_survivors_finished(train_small(config_with(strategy, {.rank = worker, .point = "step", .count = step}, 5ms)), worker);
+        expect_survivors_finished(strategy, train_small(config_with(strategy, {.rank = worker, .point = "step", .count = has_generator(strategy) ? std::min(step, 8) : step}, 5ms)),
+                                  worker);
       }
       for (Duration time = 1ms; time < 100ms; time += 3700us) {
         SCOPED_TRACE(fmt::format("{}, worker {} at {}", strategy, worker, format_duration(time)));
-        expect_survivors_finished(train_small(config_with(strategy, {.rank = worker, .time = time})), worker);
+        expect_survivors_finished(strategy, train_small(config_with(strategy, {.rank = worker, .time = time})), worker);
       }
     }
   }
@@ -165,7 +171,7 @@ TEST_F(StrategyFault, WorkerZeroIsNotNeededUnlessTheCentreIsThere) {
       if (needs_worker_zero(strategy)) {
         expect_every_rank_names(0, config);
       } else {
-        expect_survivors_finished(train_small(config), 0);
+        expect_survivors_finished(strategy, train_small(config), 0);
       }
     }
   }
@@ -254,13 +260,13 @@ TEST_F(StrategyFault, ARunThatLostAWorkerCanBeResumed) {
   for (const std::string& strategy : strategies(true)) {
     SCOPED_TRACE(strategy);
     const int worker = sender_of(strategy);
-    const RunConfig config = config_with(strategy, {.rank = worker, .point = "step", .count = 14}, 5ms);
+    const RunConfig config = config_with(strategy, {.rank = worker, .point = "step", .count = has_generator(strategy) ? 8 : 14}, 5ms);
     const std::string path = fmt::format("{}/{}", folder_, strategy);
     std::uint64_t produced = 0;
     {
       RunDirectory directory = RunDirectory::create(path, config);
       const Trained first = train_small(config, {.directory = &directory});
-      expect_survivors_finished(first, worker);
+      expect_survivors_finished(strategy, first, worker);
       produced = first.result.balance.produced;
     }
     RunDirectory directory = RunDirectory::open(path);
@@ -269,7 +275,9 @@ TEST_F(StrategyFault, ARunThatLostAWorkerCanBeResumed) {
     EXPECT_EQ(second.result.ending, Ending::finished);
     EXPECT_TRUE(second.result.lost.empty());
     EXPECT_TRUE(second.result.balance.balanced) << to_text(second.result.balance);
-    EXPECT_GT(second.result.balance.produced, produced);
+    if (!has_generator(strategy)) {
+      EXPECT_GT(second.result.balance.produced, produced);
+    }
     for (const WorkerState& state : second.result.state.workers) EXPECT_EQ(state.progress.epoch, 2U);
   }
 }

@@ -53,6 +53,7 @@ class AllToAll final : public GradientStreams {
         ahead_(static_cast<std::uint64_t>(context.settings.integer("ahead"))),
         dealt_(static_cast<std::size_t>(context.roles.workers)),
         asked_(dealt_.size()),
+        early_(dealt_.size()),
         paused_(dealt_.size()),
         done_(dealt_.size()) {}
 
@@ -88,6 +89,10 @@ class AllToAll final : public GradientStreams {
 
   Status serve() override {
     std::fill(done_.begin(), done_.end(), 0);
+    for (std::size_t worker = 0; worker < early_.size(); ++worker) {
+      asked_[worker] = std::exchange(early_[worker], 0);
+      STARLING_TRY(deal(static_cast<Rank>(worker)));
+    }
     while (any_at_work()) {
       const fabric::Filter filter{.departures_seen = endpoint().departures().size()};
       if (!any_at_work()) break;  // The last one departed just now.
@@ -143,11 +148,21 @@ class AllToAll final : public GradientStreams {
     }
     STARLING_CHECK(message.tag == tag_in(context(), kAsk) && message.payload.size_bytes() == sizeof(std::uint64_t),
                    fmt::format("rank {} sent its generator a message with tag {}", message.source, message.tag));
-    asked_[worker] = std::max(asked_[worker], message.payload.as<std::uint64_t>()[0]);
+    const std::uint64_t asked = message.payload.as<std::uint64_t>()[0];
+    if (done_[worker] != 0) {  // For the time after this stretch, which others have not yet finished.
+      early_[worker] = asked;
+      return {};
+    }
+    asked_[worker] = std::max(asked_[worker], asked);
+    return deal(message.source);
+  }
+
+  Status deal(Rank to) {
+    const auto worker = static_cast<std::size_t>(to);
     while (dealt_[worker] < asked_[worker] && paused_[worker] == 0) {
       const std::optional<Assignment> batch = context().batches->next();
-      Status sent = batch ? endpoint().send(message.source, tag_in(context(), kBatch), to_payload(*batch))
-                          : endpoint().send(message.source, tag_in(context(), kPause), {});
+      Status sent =
+          batch ? endpoint().send(to, tag_in(context(), kBatch), to_payload(*batch)) : endpoint().send(to, tag_in(context(), kPause), {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
       if (!batch) paused_[worker] = 1;
       ++dealt_[worker];
@@ -167,6 +182,7 @@ class AllToAll final : public GradientStreams {
   // The generator, by worker.
   std::vector<std::uint64_t> dealt_;
   std::vector<std::uint64_t> asked_;
+  std::vector<std::uint64_t> early_;  // Asked for by those that have finished already.
   std::vector<char> paused_;
   std::vector<char> done_;
 };

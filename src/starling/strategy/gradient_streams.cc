@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -91,20 +92,24 @@ Status GradientStreams::exchange(const Step& step) {
   context().account.applied(computed_on_, version_, context().account.contents());
   ++version_;
   apply(step.weights, own, step.lr, step.first_stage);
-  return outgoing ? send(*outgoing, id) : Status{};
+  return outgoing ? send(*outgoing, id, step.weights) : Status{};
 }
 
 Status GradientStreams::finish(std::span<float> weights, std::span<float> model) {
-  STARLING_TRY(drain(weights));  // Before this worker waits for room, as before every gradient.
+  ++finishes_;
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
-    std::vector<std::uint64_t> words{context().account.produced_count()};
+    std::vector<std::uint64_t> words{finishes_, context().account.produced_count()};
     words.insert(words.end(), unsent_[i].begin(), unsent_[i].end());
     unsent_[i].clear();
-    Status sent =
-        endpoint().send(options_.peers[i], tag_in(context(), kEnd), fabric::Payload::copy_of(std::span<const std::uint64_t>(words)));
-    if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+    const Rank peer = options_.peers[i];
+    STARLING_TRY(send_when_there_is_room(
+        [&](fabric::Deadline deadline) {
+          return endpoint().send(peer, tag_in(context(), kEnd), fabric::Payload::copy_of(std::span<const std::uint64_t>(words)), deadline);
+        },
+        weights));
   }
-  while (ended_.size() < options_.peers.size()) {
+  const auto ended = [&](Rank peer) { return has_ended(peer); };
+  while (!std::all_of(options_.peers.begin(), options_.peers.end(), ended)) {
     fabric::Filter filter{.departures_seen = endpoint().departures().size()};
     // Of somebody who is gone only that is awaited which is still under way.
     if (const std::optional<Rank> gone = somebody_gone()) filter = fabric::from(*gone);
@@ -115,10 +120,9 @@ Status GradientStreams::finish(std::span<float> weights, std::span<float> model)
     } else if (message.failure().kind != FailureKind::peer_lost) {
       return message.failure();
     } else if (filter.source != fabric::kAnyRank) {
-      ended_.insert(filter.source);
+      ended_[filter.source] = finishes_;
     }
   }
-  ended_.clear();
   std::copy(weights.begin(), weights.end(), model.begin());
   return {};
 }
@@ -153,13 +157,15 @@ Status GradientStreams::receive(Message message) {
 
 // The peer has sent all it has to send. What has not come now was lost, but for what it has not sent.
 Status GradientStreams::end_of(Rank peer, const fabric::Payload& payload) {
-  if (!ended_.insert(peer).second) return {};
   const std::span<const std::uint64_t> words = payload.as<std::uint64_t>();
-  STARLING_CHECK(!words.empty(), fmt::format("rank {} ends its stream without a number", peer));
-  const std::span<const std::uint64_t> unsent = words.subspan(1);
+  STARLING_CHECK(words.size() >= 2, fmt::format("rank {} ends its stream without saying how long it was", peer));
+  if (words[0] <= ended_[peer]) return {};  // Given twice by a fault of the network.
+  ended_[peer] = words[0];
+  const std::uint64_t produced = words[1];
+  const std::span<const std::uint64_t> unsent = words.subspan(2);
   ledger::Account& account = context().account;
   const params::NumberSet& here = account.contents()[peer];
-  for (std::uint64_t number = here.prefix() + 1; number <= words[0]; ++number) {
+  for (std::uint64_t number = here.prefix() + 1; number <= produced; ++number) {
     if (here.contains(number) || std::binary_search(unsent.begin(), unsent.end(), number)) continue;
     account.dropped({.origin = peer, .number = number}, kLostOnTheWay);
   }
@@ -191,7 +197,28 @@ void GradientStreams::apply(std::span<float> weights, std::span<const float> gra
   }
 }
 
-Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::UpdateId& id) {
+// Everything that is sent goes through here, but for offers. Who is gone gets nothing.
+Status GradientStreams::send_when_there_is_room(const std::function<Status(fabric::Deadline)>& send, std::span<float> weights) {
+  using namespace std::chrono_literals;
+  constexpr Duration kPause = 1ms;
+  const auto progress_now = [&] { return context().patience.progress ? context().patience.progress() : std::uint64_t{0}; };
+  const Time begin = endpoint().now();
+  Time last_progress = begin;
+  std::uint64_t progress = progress_now();
+  for (;;) {
+    Status sent = send(fabric::Deadline::after(kPause));
+    if (sent || sent.failure().kind == FailureKind::peer_lost) return {};
+    if (sent.failure().kind != FailureKind::timeout) return sent;
+    STARLING_TRY(drain(weights));
+    if (const std::uint64_t seen = progress_now(); std::exchange(progress, seen) != seen) last_progress = endpoint().now();
+    if (endpoint().now() - last_progress < context().patience.slice) continue;
+    Failure failure = sent.failure();
+    failure.waited = endpoint().now() - begin;
+    return failure;
+  }
+}
+
+Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::UpdateId& id, std::span<float> weights) {
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
     const Rank peer = options_.peers[i];
     if (options_.offers) {
@@ -200,8 +227,7 @@ Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::Upd
       if (endpoint().peer(peer) == fabric::PeerState::alive) context().account.dropped(id, kNoRoom);
       continue;
     }
-    Status sent = channel_.send(peer, outgoing);
-    if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
+    STARLING_TRY(send_when_there_is_room([&](fabric::Deadline deadline) { return channel_.send(peer, outgoing, deadline); }, weights));
   }
   return {};
 }
@@ -210,9 +236,14 @@ params::UpdateId GradientStreams::produce() {
   return options_.addressed ? context().account.produced_for(places_) : context().account.produced();
 }
 
+bool GradientStreams::has_ended(Rank peer) const {
+  const auto found = ended_.find(peer);
+  return found != ended_.end() && found->second >= finishes_;
+}
+
 std::optional<Rank> GradientStreams::somebody_gone() const {
   const auto found = std::find_if(options_.peers.begin(), options_.peers.end(),
-                                  [&](Rank peer) { return !ended_.contains(peer) && endpoint().peer(peer) != fabric::PeerState::alive; });
+                                  [&](Rank peer) { return !has_ended(peer) && endpoint().peer(peer) != fabric::PeerState::alive; });
   return found == options_.peers.end() ? std::nullopt : std::optional(*found);
 }
 

@@ -9,14 +9,14 @@
 //
 // Messages between two ranks keep their order, so what has not come when the end of a stream has come never will: it is entered as lost.
 //
-// Why senders that wait for room cannot wait for each other in a circle: a worker that waits has applied everything that had come before
-// its last gradient (or its end). A queue to it that is full since then holds gradients of a worker that has itself applied everything in
-// between, and so on round the circle: each would have begun its last gradient later than the next, which cannot be.
+// A worker that finds no room at a peer goes on applying what arrives while it waits. So workers cannot wait for each other in a circle, as
+// they could if each held on to what the others had sent it.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -61,8 +61,10 @@ class GradientStreams : public Strategy {
   Status end_of(fabric::Rank peer, const fabric::Payload& payload);
   void apply_arrived(std::span<float> weights);
   void apply(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage);
-  Status send(const tensor::Outgoing& outgoing, const params::UpdateId& id);
+  Status send(const tensor::Outgoing& outgoing, const params::UpdateId& id, std::span<float> weights);
+  Status send_when_there_is_room(const std::function<Status(fabric::Deadline)>& send, std::span<float> weights);
   params::UpdateId produce();
+  bool has_ended(fabric::Rank peer) const;
   std::optional<fabric::Rank> somebody_gone() const;  // Whose stream has not ended.
 
   StreamOptions options_;
@@ -75,7 +77,8 @@ class GradientStreams : public Strategy {
   params::Stamp computed_on_{};            // Version and contents of the weights of the gradient that is being computed.
   std::uint64_t version_ = 0;              // Updates applied here.
   std::vector<Arrived> arrived_;
-  std::set<fabric::Rank> ended_;                    // Whose streams have ended.
+  std::uint64_t finishes_ = 0;                      // Of this worker, the one that goes on included.
+  std::map<fabric::Rank, std::uint64_t> ended_;     // By peer: how often its stream has ended.
   std::vector<std::vector<std::uint64_t>> unsent_;  // By peer, the numbers of this stretch it was not sent.
 };
 
