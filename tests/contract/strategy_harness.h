@@ -205,8 +205,8 @@ class RecordingEndpoint final : public fabric::Endpoint {
   void compute(double units, FunctionRef<void()> work) override { endpoint_.compute(units, work); }
   void pass(std::string_view point) override { endpoint_.pass(point); }
   Status send(fabric::Rank to, fabric::Tag tag, fabric::Payload payload, fabric::Deadline deadline) override {
-    if (is_server_ && tag == Recorder::kReply) recorder_.replied(to);
-    const bool is_model = talk_ == Talk::models && !payload.bytes().empty();
+    if (is_server_ && kind_of(tag) == Recorder::kReply) recorder_.replied(to);
+    const bool is_model = talk_ == Talk::models && tag < fabric::kFirstReservedTag && !payload.bytes().empty();
     if (is_model) recorder_.talked(rank(), reference::Kind::push, to);
     Status sent = endpoint_.send(to, tag, std::move(payload), deadline);
     if (is_model && !sent) recorder_.take_back(rank());
@@ -215,7 +215,7 @@ class RecordingEndpoint final : public fabric::Endpoint {
   bool offer(fabric::Rank to, fabric::Tag tag, fabric::Payload payload) override { return endpoint_.offer(to, tag, std::move(payload)); }
   Result<fabric::Message> receive(const fabric::Filter& filter, fabric::Deadline deadline) override {
     Result<fabric::Message> message = endpoint_.receive(filter, deadline);
-    if (is_server_ && message) recorder_.received(message->source, message->tag);
+    if (is_server_ && message) recorder_.received(message->source, kind_of(message->tag));
     if (message) note_model(*message);
     // Worker 0 may be a coordinator, which also waits for messages that come by themselves.
     if (rank() == 0 && message && message->tag < fabric::kFirstReservedTag) recorder_.took(0, message->source);
@@ -242,8 +242,12 @@ class RecordingEndpoint final : public fabric::Endpoint {
   }
 
  private:
+  // Without the stretch it belongs to; 0 for messages of collectives.
+  static fabric::Tag kind_of(fabric::Tag tag) { return tag < fabric::kFirstReservedTag ? tag % kTags : 0; }
+
   void note_model(const fabric::Message& message) {
-    const bool of_talk = talk_ == Talk::models || (talk_ == Talk::gradients && message.tag % kTags == Recorder::kGradient);
+    if (message.tag >= fabric::kFirstReservedTag) return;
+    const bool of_talk = talk_ == Talk::models || (talk_ == Talk::gradients && kind_of(message.tag) == Recorder::kGradient);
     if (of_talk && !message.payload.bytes().empty()) recorder_.talked(rank(), reference::Kind::merge, message.source);
   }
 
@@ -495,10 +499,18 @@ class TrialRun {
     return {};
   }
 
+  // As in a run: nobody has a new object before all have finished with the old ones.
+  Status meet(fabric::Endpoint& endpoint) {
+    STARLING_TRY(collective::barrier(endpoint, fabric::Group::world(endpoint.size())));
+    ++stretches_[static_cast<std::size_t>(endpoint.rank())];
+    return {};
+  }
+
   // A worker at a pause.
   Status go_on(fabric::Endpoint& endpoint, std::unique_ptr<Strategy>& strategy, std::vector<float>& weights, std::vector<float>& model) {
     STARLING_TRY(strategy->finish(weights, model));
     if (!trial_.new_objects) return {};
+    STARLING_TRY(meet(endpoint));
     replace(endpoint, strategy);
     return strategy->start(weights, model);
   }
@@ -510,6 +522,7 @@ class TrialRun {
       STARLING_TRY(strategy->serve());
       batches_.go_on();
       if (!trial_.new_objects) continue;
+      STARLING_TRY(meet(endpoint));
       replace(endpoint, strategy);
       STARLING_TRY(strategy->start_serving());
     }
@@ -536,6 +549,7 @@ class TrialRun {
                               .codec = trial_.codec,
                               .part_samples = trial_.samples(),
                               .seed = trial_.seed,
+                              .stretch = stretches_[static_cast<std::size_t>(endpoint.rank())],
                               .batches = &batches_});
   }
 
@@ -563,6 +577,7 @@ class TrialRun {
   Roles roles_;
   Talk talk_;
   TrialBatches batches_;
+  std::vector<std::uint64_t> stretches_ = std::vector<std::uint64_t>(static_cast<std::size_t>(roles_.ranks()));  // By rank.
   params::Layout layout_;
   ledger::Ledger ledger_;
   Recorder recorder_;

@@ -150,8 +150,11 @@ TEST_F(StrategyFault, TheOthersFinishWithoutAWorkerThatCrashesAtAnyTime) {
     for (const int worker : {1, 3}) {
       for (int step = 1; step < 20; step += 3) {
         SCOPED_TRACE(fmt::format("{}, worker {} at step {}", strategy, worker, step));
-        expect_survivors_finished(strategy, train_small(config_with(strategy, {.rank = worker, .point = "step", .count = has_generator(strategy) ? std::min(step, 8) : step}, 5ms)),
-                                  worker);
+        expect_survivors_finished(
+            strategy,
+            train_small(
+                config_with(strategy, {.rank = worker, .point = "step", .count = has_generator(strategy) ? std::min(step, 8) : step}, 5ms)),
+            worker);
       }
       for (Duration time = 1ms; time < 100ms; time += 3700us) {
         SCOPED_TRACE(fmt::format("{}, worker {} at {}", strategy, worker, format_duration(time)));

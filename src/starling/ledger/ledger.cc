@@ -143,7 +143,13 @@ void Ledger::write_off(const std::vector<int>& lost) {
       for (const params::NumberSet::Range& range : meant.ranges()) {
         for (std::uint64_t number = range.first; number <= range.last; ++number) {
           const params::UpdateId id{.origin = origin, .number = number};
-          if (!was_applied(place, id)) own.dropped(id, is_lost(origin) ? kSenderLost : kReceiverLost);
+          if (was_applied(place, id)) continue;
+          // A place that is lost drops what was meant for it, and speaks for itself alone.
+          if (is_lost(origin)) {
+            own.dropped(id, kSenderLost);
+          } else {
+            account(place).dropped(id, kReceiverLost);
+          }
         }
       }
     }

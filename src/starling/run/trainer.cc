@@ -473,10 +473,15 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
   if (!all_finite(model_)) diverge(furthest().number, "a weight is not finite");
 }
 
-// The parameters are what the strategy says; buffers, which no strategy moves, are the mean over the workers.
+// The parameters are what the strategy says; buffers, which no strategy moves, are the mean over the workers, or those of the worker whose
+// model is chosen.
 void Trainer::assemble_model(Worker& first) {
-  choose_parameters(first);
+  Worker* chosen = choose_parameters(first);
   const std::span<float> buffers = std::span(model_).subspan(first.model.size());
+  if (chosen != nullptr) {
+    std::copy(chosen->buffers().begin(), chosen->buffers().end(), buffers.begin());
+    return;
+  }
   std::vector<double> sums(buffers.size());
   double count = 0;
   for (const auto& worker : workers_) {
@@ -487,11 +492,12 @@ void Trainer::assemble_model(Worker& first) {
   for (std::size_t i = 0; i < sums.size(); ++i) buffers[i] = static_cast<float>(sums[i] / count);
 }
 
-// What the strategy says the parameters are; or, where every worker has a model of its own, what the option `result` makes of them.
-void Trainer::choose_parameters(const Worker& first) {
-  const std::string policy = description_.own_models ? settings_.choice("result") : "rank0";
-  const Worker* chosen = &first;
-  std::vector<const Worker*> there;
+// What the strategy says the parameters are; or, where every worker has a model of its own, what the option `result` makes of them. Returns
+// whose model it is, if it is one of theirs.
+Trainer::Worker* Trainer::choose_parameters(Worker& first) {
+  const std::string policy = description_.own_models ? settings_.choice("result") : "";
+  Worker* chosen = &first;
+  std::vector<Worker*> there;
   for (const auto& worker : workers_) {
     if (!worker->lost) there.push_back(worker.get());
   }
@@ -499,17 +505,19 @@ void Trainer::choose_parameters(const Worker& first) {
     return std::isfinite(worker.validation.loss_sum) ? worker.validation.loss_sum : std::numeric_limits<double>::infinity();
   };
   if (policy == "best") {
-    for (const Worker* worker : there) {
+    for (Worker* worker : there) {
       if (validation_loss(*worker) < validation_loss(*chosen)) chosen = worker;
     }
   }
   std::copy(chosen->model.begin(), chosen->model.end(), model_.begin());
-  if (policy != "average" || there.size() < 2) return;
+  if (policy == "best" || policy == "rank0") return chosen;
+  if (policy != "average" || there.size() < 2) return nullptr;
   for (std::size_t i = 0; i < first.model.size(); ++i) {
     double sum = 0;
     for (const Worker* worker : there) sum += static_cast<double>(worker->model[i]);
     model_[i] = static_cast<float>(sum / static_cast<double>(there.size()));
   }
+  return nullptr;
 }
 
 void Trainer::conclude(Endpoint& endpoint) {
@@ -647,7 +655,9 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
                                                                 .patience = patience(),
                                                                 .skips_not_finite = config_.on_nan == OnNan::skip,
                                                                 .batches = stream_ ? &*stream_ : nullptr});
-  if (has_saved_) load(*made, saved_[static_cast<std::size_t>(rank)]);
+  // A rank that was lost before its first checkpoint has nothing to find again, and begins as a new one.
+  const Saved& saved = saved_[static_cast<std::size_t>(rank)];
+  if (has_saved_ && !(saved.vectors.empty() && saved.numbers.empty())) load(*made, saved);
   return made;
 }
 

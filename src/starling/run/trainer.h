@@ -147,7 +147,7 @@ class Trainer {
   // By one rank, while the others wait.
   void all_have_arrived(fabric::Endpoint& endpoint);
   void assemble_model(Worker& first);
-  void choose_parameters(const Worker& first);
+  Worker* choose_parameters(Worker& first);
   void conclude(fabric::Endpoint& endpoint);
   void end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation);
   void gather_state();

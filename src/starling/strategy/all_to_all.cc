@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <utility>
 
@@ -29,6 +30,8 @@ constexpr fabric::Tag kAsk = 3;
 constexpr fabric::Tag kBatch = 4;
 constexpr fabric::Tag kPause = 5;
 constexpr fabric::Tag kDone = 6;
+
+constexpr Duration kRetry = std::chrono::milliseconds(1);  // For models that have no room.
 
 fabric::Payload to_payload(const Assignment& batch) {
   const std::vector<std::uint64_t> head{batch.epoch, batch.sample, batch.number};
@@ -54,6 +57,7 @@ class AllToAll final : public GradientStreams {
         dealt_(static_cast<std::size_t>(context.roles.workers)),
         asked_(dealt_.size()),
         early_(dealt_.size()),
+        held_(dealt_.size()),
         paused_(dealt_.size()),
         done_(dealt_.size()) {}
 
@@ -96,9 +100,14 @@ class AllToAll final : public GradientStreams {
     while (any_at_work()) {
       const fabric::Filter filter{.departures_seen = endpoint().departures().size()};
       if (!any_at_work()) break;  // The last one departed just now.
-      Result<Message> message = context().patience.receive(endpoint(), filter);
-      if (!message && message.failure().kind != FailureKind::peer_lost) return message.failure();
+      Result<Message> message =
+          any_held() ? endpoint().receive(filter, fabric::Deadline::after(kRetry)) : context().patience.receive(endpoint(), filter);
+      const bool in_vain = !message && (message.failure().kind == FailureKind::peer_lost || any_held());
+      if (!message && !in_vain) return message.failure();
       if (message) STARLING_TRY(handle(*message));
+      for (Rank worker = 0; worker < context().roles.workers; ++worker) {
+        if (held_[static_cast<std::size_t>(worker)]) STARLING_TRY(deal(worker));
+      }
     }
     std::fill(dealt_.begin(), dealt_.end(), 0);
     std::fill(asked_.begin(), asked_.end(), 0);
@@ -132,6 +141,10 @@ class AllToAll final : public GradientStreams {
     return endpoint().send(context().roles.generator(), tag_in(context(), kAsk), fabric::Payload::copy_of(std::span(words)));
   }
 
+  bool any_held() const {
+    return std::any_of(held_.begin(), held_.end(), [](const auto& batch) { return batch.has_value(); });
+  }
+
   bool any_at_work() const {
     for (Rank worker = 0; worker < context().roles.workers; ++worker) {
       if (done_[static_cast<std::size_t>(worker)] == 0 && endpoint().peer(worker) == PeerState::alive) return true;
@@ -160,9 +173,14 @@ class AllToAll final : public GradientStreams {
   Status deal(Rank to) {
     const auto worker = static_cast<std::size_t>(to);
     while (dealt_[worker] < asked_[worker] && paused_[worker] == 0) {
-      const std::optional<Assignment> batch = context().batches->next();
-      Status sent =
-          batch ? endpoint().send(to, tag_in(context(), kBatch), to_payload(*batch)) : endpoint().send(to, tag_in(context(), kPause), {});
+      std::optional<Assignment> batch = held_[worker] ? std::exchange(held_[worker], std::nullopt) : context().batches->next();
+      Status sent = batch ? endpoint().send(to, tag_in(context(), kBatch), to_payload(*batch), fabric::Deadline::after(Duration::zero()))
+                          : endpoint().send(to, tag_in(context(), kPause), {});
+      if (!sent && sent.failure().kind == FailureKind::timeout && batch) {
+        // A model that does not read holds up nobody else: its batch is kept for it.
+        held_[worker] = std::move(batch);
+        return {};
+      }
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
       if (!batch) paused_[worker] = 1;
       ++dealt_[worker];
@@ -182,7 +200,8 @@ class AllToAll final : public GradientStreams {
   // The generator, by worker.
   std::vector<std::uint64_t> dealt_;
   std::vector<std::uint64_t> asked_;
-  std::vector<std::uint64_t> early_;  // Asked for by those that have finished already.
+  std::vector<std::uint64_t> early_;             // Asked for by those that have finished already.
+  std::vector<std::optional<Assignment>> held_;  // For those that have no room.
   std::vector<char> paused_;
   std::vector<char> done_;
 };
@@ -208,7 +227,7 @@ Description describe_all_to_all() {
       stream_optimiser_option("sgd"),
       Option::integer("ahead", 2, 1, 64, "batches that a model asks for before it needs them, the one it is at included"), result_option()};
   description.sends = Sends::gradients;
-  description.places = Places::workers;
+  description.places = Places::addressed;
   description.needs_generator = true;
   description.survives_lost_worker = true;
   description.own_models = true;

@@ -19,7 +19,7 @@ Status CountedWindow::open(const Context& context, std::string_view name, std::s
     with_count_.back() = 0;
     STARLING_TRY(window_->write(0, with_count_));
   }
-  return wait_for_all(context);
+  return wait_for_all(context, 1);
 }
 
 // One operation where each costs a round trip; two where they cost nothing, and a copy would.

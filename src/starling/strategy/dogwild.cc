@@ -37,7 +37,7 @@ Description describe_dogwild() {
       "much.";
   description.options = {stream_optimiser_option("run"), stream_weight_option(), result_option()};
   description.sends = Sends::gradients;
-  description.places = Places::workers;
+  description.places = Places::addressed;
   description.survives_lost_worker = true;
   description.own_models = true;
   description.make = [](const Context& context) { return std::make_unique<Dogwild>(context); };

@@ -60,9 +60,9 @@ class EaWild final : public Strategy {
 
   // The window ends with its home, so nobody may leave before all have read it.
   Status finish(std::span<float> weights, std::span<float> model) override {
-    STARLING_TRY(wait_for_all(context()));
+    STARLING_TRY(wait_for_all(context(), ++gatherings_));
     STARLING_TRY(peek(weights, model));
-    return wait_for_all(context());
+    return wait_for_all(context(), ++gatherings_);
   }
 
   Status peek(std::span<const float> /*weights*/, std::span<float> model) override { return centre_.peek(model); }
@@ -120,6 +120,7 @@ class EaWild final : public Strategy {
   CountedWindow centre_;
   std::vector<float> read_;
   std::vector<float> spring_;
+  std::uint64_t gatherings_ = 1;  // Opening the window was one.
 };
 
 void check_groups(const Settings& settings, const Roles& roles) {

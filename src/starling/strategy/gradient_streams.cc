@@ -24,6 +24,8 @@ using tensor::TensorView;
 
 constexpr fabric::Tag kGradient = 1;
 constexpr fabric::Tag kEnd = 2;
+constexpr std::size_t kEndWords =
+    4;  // Which end it is, the first and the last number, how many were not finite; then these, then the refused.
 
 std::unique_ptr<codec::Codec> codec_of(const Context& context) {
   if (context.codec == "fp32") return nullptr;
@@ -35,14 +37,12 @@ std::unique_ptr<codec::Codec> codec_of(const Context& context) {
 GradientStreams::GradientStreams(Context context, StreamOptions options)
     : Strategy(std::move(context)),
       options_(std::move(options)),
-      places_(options_.peers),
       codec_(codec_of(this->context())),
       channel_(
           endpoint(),
           {.tag = tag_in(this->context(), kGradient), .codec = codec_.get(), .codec_values = this->context().layout.parameter_count()}),
-      unsent_(options_.peers.size()) {
+      no_room_(options_.peers.size()) {
   if (!this->context().roles.is_worker(rank())) return;
-  places_.insert(std::upper_bound(places_.begin(), places_.end(), rank()), rank());
   if (this->context().settings.choice("optimizer") == "run") optimiser_.emplace(this->context(), parameters_of(this->context().layout));
   if (codec_) decoded_.resize(this->context().layout.parameter_count());
 }
@@ -50,6 +50,7 @@ GradientStreams::GradientStreams(Context context, StreamOptions options)
 // All begin with the same weights, or each with its own after a restore; so there is nothing to agree on.
 Status GradientStreams::start(std::span<float> /*weights*/, std::span<const float> /*model*/) {
   version_ = context().account.contents().size();
+  sent_from_ = context().account.produced_count() + 1;
   return {};
 }
 
@@ -73,7 +74,7 @@ Status GradientStreams::exchange(const Step& step) {
   endpoint().pass("push");
   if (!step.finite) {
     context().account.dropped(id, ledger::kNotFinite);
-    for (std::vector<std::uint64_t>& numbers : unsent_) numbers.push_back(id.number);
+    not_finite_.push_back(id.number);
     return {};
   }
   computed_on_.id = id;
@@ -98,9 +99,10 @@ Status GradientStreams::exchange(const Step& step) {
 Status GradientStreams::finish(std::span<float> weights, std::span<float> model) {
   ++finishes_;
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
-    std::vector<std::uint64_t> words{finishes_, context().account.produced_count()};
-    words.insert(words.end(), unsent_[i].begin(), unsent_[i].end());
-    unsent_[i].clear();
+    std::vector<std::uint64_t> words{finishes_, sent_from_, context().account.produced_count(), not_finite_.size()};
+    words.insert(words.end(), not_finite_.begin(), not_finite_.end());
+    words.insert(words.end(), no_room_[i].begin(), no_room_[i].end());
+    no_room_[i].clear();
     const Rank peer = options_.peers[i];
     STARLING_TRY(send_when_there_is_room(
         [&](fabric::Deadline deadline) {
@@ -108,6 +110,8 @@ Status GradientStreams::finish(std::span<float> weights, std::span<float> model)
         },
         weights));
   }
+  sent_from_ = context().account.produced_count() + 1;
+  not_finite_.clear();
   const auto ended = [&](Rank peer) { return has_ended(peer); };
   while (!std::all_of(options_.peers.begin(), options_.peers.end(), ended)) {
     fabric::Filter filter{.departures_seen = endpoint().departures().size()};
@@ -158,16 +162,19 @@ Status GradientStreams::receive(Message message) {
 // The peer has sent all it has to send. What has not come now was lost, but for what it has not sent.
 Status GradientStreams::end_of(Rank peer, const fabric::Payload& payload) {
   const std::span<const std::uint64_t> words = payload.as<std::uint64_t>();
-  STARLING_CHECK(words.size() >= 2, fmt::format("rank {} ends its stream without saying how long it was", peer));
+  STARLING_CHECK(words.size() >= kEndWords && words[3] <= words.size() - kEndWords,
+                 fmt::format("rank {} ends its stream without saying how long it was", peer));
   if (words[0] <= ended_[peer]) return {};  // Given twice by a fault of the network.
   ended_[peer] = words[0];
-  const std::uint64_t produced = words[1];
-  const std::span<const std::uint64_t> unsent = words.subspan(2);
+  const std::span<const std::uint64_t> not_finite = words.subspan(kEndWords, words[3]);
+  const std::span<const std::uint64_t> no_room = words.subspan(kEndWords + words[3]);
   ledger::Account& account = context().account;
   const params::NumberSet& here = account.contents()[peer];
-  for (std::uint64_t number = here.prefix() + 1; number <= produced; ++number) {
-    if (here.contains(number) || std::binary_search(unsent.begin(), unsent.end(), number)) continue;
-    account.dropped({.origin = peer, .number = number}, kLostOnTheWay);
+  for (std::uint64_t number = words[1]; number <= words[2]; ++number) {
+    // What is not finite the origin has dropped for all.
+    if (here.contains(number) || std::binary_search(not_finite.begin(), not_finite.end(), number)) continue;
+    const bool refused = std::binary_search(no_room.begin(), no_room.end(), number);
+    account.dropped({.origin = peer, .number = number}, refused ? kNoRoom : kLostOnTheWay);
   }
   return {};
 }
@@ -221,10 +228,10 @@ Status GradientStreams::send_when_there_is_room(const std::function<Status(fabri
 Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::UpdateId& id, std::span<float> weights) {
   for (std::size_t i = 0; i < options_.peers.size(); ++i) {
     const Rank peer = options_.peers[i];
+    if (std::find(places_.begin(), places_.end(), peer) == places_.end()) continue;
     if (options_.offers) {
       if (channel_.offer(peer, outgoing)) continue;
-      unsent_[i].push_back(id.number);
-      if (endpoint().peer(peer) == fabric::PeerState::alive) context().account.dropped(id, kNoRoom);
+      no_room_[i].push_back(id.number);
       continue;
     }
     STARLING_TRY(send_when_there_is_room([&](fabric::Deadline deadline) { return channel_.send(peer, outgoing, deadline); }, weights));
@@ -232,8 +239,13 @@ Status GradientStreams::send(const tensor::Outgoing& outgoing, const params::Upd
   return {};
 }
 
+// Meant for those who are there: what somebody who is gone will never get is no loss.
 params::UpdateId GradientStreams::produce() {
-  return options_.addressed ? context().account.produced_for(places_) : context().account.produced();
+  places_.assign(1, rank());
+  for (const Rank peer : options_.peers) {
+    if (endpoint().peer(peer) == fabric::PeerState::alive) places_.push_back(peer);
+  }
+  return context().account.produced_for(places_);
 }
 
 bool GradientStreams::has_ended(Rank peer) const {

@@ -31,7 +31,6 @@ struct StreamOptions {
   std::vector<fabric::Rank> peers{};  // Who gets the gradients of this worker, and whose it gets; ascending, without itself.
   bool offers = false;                // Messages are offered (Endpoint::offer): lost rather than waited for.
   double weight = 1;                  // Of what others send; the own gradient has 1.
-  bool addressed = false;             // Updates are meant for these peers and this worker alone, not for all workers.
 };
 
 class GradientStreams : public Strategy {
@@ -68,7 +67,7 @@ class GradientStreams : public Strategy {
   std::optional<fabric::Rank> somebody_gone() const;  // Whose stream has not ended.
 
   StreamOptions options_;
-  std::vector<int> places_;  // Of an update, where it is not meant for all.
+  std::vector<int> places_;  // Of the last update: this worker and those peers that were there when it was made.
   std::unique_ptr<codec::Codec> codec_;
   tensor::Channel channel_;
   std::optional<RunOptimiser> optimiser_;  // Without one: plain SGD.
@@ -77,9 +76,11 @@ class GradientStreams : public Strategy {
   params::Stamp computed_on_{};            // Version and contents of the weights of the gradient that is being computed.
   std::uint64_t version_ = 0;              // Updates applied here.
   std::vector<Arrived> arrived_;
-  std::uint64_t finishes_ = 0;                      // Of this worker, the one that goes on included.
-  std::map<fabric::Rank, std::uint64_t> ended_;     // By peer: how often its stream has ended.
-  std::vector<std::vector<std::uint64_t>> unsent_;  // By peer, the numbers of this stretch it was not sent.
+  std::uint64_t finishes_ = 0;                       // Of this worker, the one that goes on included.
+  std::map<fabric::Rank, std::uint64_t> ended_;      // By peer: how often its stream has ended.
+  std::uint64_t sent_from_ = 1;                      // The number of the first update since the last finish.
+  std::vector<std::vector<std::uint64_t>> no_room_;  // By peer, the numbers since then that it had no room for.
+  std::vector<std::uint64_t> not_finite_;            // Those that nobody was sent.
 };
 
 // All workers but this one.

@@ -66,10 +66,10 @@ class Hogwild final : public Strategy {
 
   // The window ends with its home, so nobody may leave before all have read it.
   Status finish(std::span<float> weights, std::span<float> model) override {
-    STARLING_TRY(wait_for_all(context()));
+    STARLING_TRY(wait_for_all(context(), ++gatherings_));
     STARLING_TRY(shared_.peek(model));
     std::copy(model.begin(), model.end(), weights.begin());
-    return wait_for_all(context());
+    return wait_for_all(context(), ++gatherings_);
   }
 
   Status peek(std::span<const float> /*weights*/, std::span<float> model) override { return shared_.peek(model); }
@@ -107,6 +107,7 @@ class Hogwild final : public Strategy {
   TouchedRows rows_;
   CountedWindow shared_;
   std::vector<float> delta_;
+  std::uint64_t gatherings_ = 1;  // Opening the window was one.
 };
 
 }  // namespace

@@ -439,14 +439,32 @@ class Member final : public Ist {
     Stamp stamp = known_;
     stamp.id = id;
     stamp.value = last ? 1 : 0;
-    STARLING_TRY(send(kCoordinator, kPart, weights, stamp));
-    if (id.number == 0 || last) return {};
+    if (last) return send_last_part(weights, stamp);
+    Status sent = send(kCoordinator, kPart, weights, stamp, fabric::Deadline::after(Duration::zero()));
+    if (!sent && sent.failure().kind == FailureKind::timeout) {
+      // Nobody waits: the next part will say more than this one.
+      context().account.dropped(id, "no room at the coordinator");
+      return {};
+    }
+    STARLING_TRY(sent);
+    if (id.number == 0) return {};
     note_own(id.number);
     Pushed& pushed = pushed_.emplace_back();
     pushed.number = id.number;
     pushed.shared.resize(mask_.shared_size());
     mask_.copy_shared(weights, pushed.shared);
     return {};
+  }
+
+  // As long as it takes: the coordinator reads when it comes to its own end.
+  Status send_last_part(std::span<const float> weights, const Stamp& stamp) {
+    for (;;) {
+      Status sent = send(kCoordinator, kPart, weights, stamp);
+      if (sent || sent.failure().kind != FailureKind::timeout || !context().patience.progress) return sent;
+      const std::uint64_t progress = context().patience.progress();
+      sent = send(kCoordinator, kPart, weights, stamp);
+      if (sent || sent.failure().kind != FailureKind::timeout || context().patience.progress() == progress) return sent;
+    }
   }
 
   // The coordinator has merged a push of ours: the weights move from what was pushed to what came of it.

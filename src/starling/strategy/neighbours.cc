@@ -13,8 +13,7 @@ namespace {
 class Neighbours final : public GradientStreams {
  public:
   explicit Neighbours(const Context& context)
-      : GradientStreams(context,
-                        {.peers = peers(context), .weight = stream_weight(context.settings, peers(context).size()), .addressed = true}) {}
+      : GradientStreams(context, {.peers = peers(context), .weight = stream_weight(context.settings, peers(context).size())}) {}
 
  private:
   static std::vector<fabric::Rank> peers(const Context& context) {
