@@ -4,7 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstring>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -128,9 +131,18 @@ void run_train(const TrainFlags& flags) {
   const run::RunConfig& config = prepared.config;
   const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
   const run::ReplicaSet replicas(config, dataset);
+  std::ofstream trace;
+  if (!flags.trace.empty()) {
+    if (config.fabric.name != "sim") throw UserError("--trace writes the events of the simulator: give --fabric sim with it");
+    trace.open(flags.trace);
+    if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
+  }
   TrainConsole console;
   run::Trainer trainer(config, replicas.pointers(), dataset,
-                       {.observer = &console, .stop = [] { return interrupts.load() > 0; }, .viewers = replicas.viewers()});
+                       {.observer = &console,
+                        .stop = [] { return interrupts.load() > 0; },
+                        .trace = trace.is_open() ? &trace : nullptr,
+                        .viewers = replicas.viewers()});
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
@@ -150,6 +162,11 @@ void run_train(const TrainFlags& flags) {
     throw;
   }
   console.clear();
+  if (trace.is_open()) {
+    trace.close();
+    if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
+    say(fmt::format("trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n", flags.trace));
+  }
   finish(flags, prepared, trainer.result());
 }
 

@@ -27,7 +27,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--partition", flags.partition,
                      "Which worker has which samples: shared, queue, none, dataset, labels or dirichlet:ALPHA [shared]");
   command.add_option("--validation", flags.validation,
-                     "Fraction of the training samples held out, by which result=best chooses among the workers' models [0]");
+                     "Fraction of the training samples held out, 0 to 0.5, by which result=best chooses among the workers' models [0]");
   command
       .add_option("--delay", flags.delays,
                   "Before each exchange: all:30ms, one:30ms (worker 1 twice that), gauss:30ms:5ms; may be given again")
@@ -63,6 +63,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--config", flags.config, "TOML file; flags go on top")->check(given);
   command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer")->check(given);
   command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]")->check(given);
+  command.add_option("--trace", flags.trace, "sim: write all events as Chrome/Perfetto JSON to this file")->check(given);
   command.add_flag("--json", flags.json, "Print the result as one JSON object, the last line of standard output");
   command.footer(
       "Examples:\n"

@@ -123,6 +123,7 @@ void Trainer::write_into(RunDirectory& directory) {
 void Trainer::run() {
   FabricConfig fabric_config = config_.fabric;
   fabric_config.sim.ranks = roles_.ranks();
+  fabric_config.sim.trace = options_.trace;
   fabric_config.sim.start_time = state_.clock;
   fabric_config.sim.start_number = state_.stretches;
   begin_ = clock_ = last_report_ = last_checkpoint_ = last_seen_ = state_.clock;

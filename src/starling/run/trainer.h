@@ -88,6 +88,7 @@ struct TrainerOptions {
   TrainObserver* observer = nullptr;
   std::function<bool()> stop{};                  // Asked after every step, by one worker at a time; true ends the run with a checkpoint.
   const strategy::Registry* registry = nullptr;  // Without one, the built-in strategies.
+  std::ostream* trace = nullptr;                 // In the simulator: where all events are written, if anywhere.
   // Where a strategy trains parts of the model (Description::trains_parts), and replicas are these: one more per worker, of the whole
   // model, to look at the result. The first has the first weights.
   std::vector<compute::Replica*> viewers{};

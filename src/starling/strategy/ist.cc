@@ -111,6 +111,8 @@ class Ist : public Strategy {
 
   // An update of this worker's own, if it has moved since the last; without one the number is 0.
   params::UpdateId produce_if_moved() { return has_moved_ ? produce() : params::UpdateId{}; }
+  // The last update was for nothing: what has moved is still to be told.
+  void not_delivered() { has_moved_ = true; }
   params::UpdateId produce() {
     has_moved_ = false;
     const params::UpdateId id = context().account.produced();
@@ -444,6 +446,7 @@ class Member final : public Ist {
     if (!sent && sent.failure().kind == FailureKind::timeout) {
       // Nobody waits: the next part will say more than this one.
       context().account.dropped(id, "no room at the coordinator");
+      not_delivered();
       return {};
     }
     STARLING_TRY(sent);
