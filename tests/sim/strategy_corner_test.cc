@@ -7,11 +7,13 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "starling/run/checkpoint.h"
 #include "starling/run/run_directory.h"
+#include "starling/strategy/registry.h"
 #include "unit/run/small_training.h"
 
 namespace starling::run {
@@ -120,6 +122,40 @@ TEST_F(StrategyCorner, ServersKnowADuplicate) {
     EXPECT_EQ(trained.result.ending, Ending::finished);
     EXPECT_TRUE(trained.result.balance.balanced) << strategy << "\n" << to_text(trained.result.balance);
     EXPECT_EQ(trained.result.state.samples, 400U);
+  }
+}
+
+// Byte by byte: every message, wait and computation at the same virtual time.
+TEST_F(StrategyCorner, ATraceIsTheSameWhenRepeated) {
+  const strategy::Registry registry = strategy::Registry::built_in();
+  for (const strategy::Description& description : registry.all()) {
+    if (description.one_worker_only || description.trains_parts) continue;  // The small model has no parts.
+    for (const int workers : {5, 64}) {
+      RunConfig config = uneven(small_config(description.name, workers, "sim"));
+      config.schedule.batch = 1;
+      const auto trace_of = [&] {
+        std::ostringstream trace;
+        const Trained trained = train_small(config, {.trace = &trace});
+        EXPECT_EQ(trained.result.ending, Ending::finished) << description.name;
+        return trace.str();
+      };
+      const std::string first = trace_of();
+      EXPECT_GT(first.size(), 10'000U);
+      EXPECT_TRUE(first == trace_of()) << description.name << " with " << workers << " workers";
+    }
+  }
+}
+
+// Where doubled messages are known for what they are, they change nothing.
+TEST_F(StrategyCorner, DuplicatesDoNotOpenTheNextGathering) {
+  for (const char* strategy : {"hogwild", "ea-wild"}) {
+    RunConfig config = small_config(strategy, 4, "sim");
+    config.schedule.batch = 5;
+    config.fabric.sim.speeds = {{.ranks = fabric::RankSet{1}, .factor = 0.1}};
+    const Trained plain = train_small(config);
+    config.fabric.sim.faults.duplicates = {{.probability = 1}};
+    const Trained doubled = train_small(config);
+    EXPECT_EQ(doubled.model, plain.model) << strategy;
   }
 }
 

@@ -171,23 +171,27 @@ void add_problem_flags(CLI::App& command, Flags& flags) {
   command.add_option("--problem", problem.name, "quadratic, laplace or logistic")->capture_default_str();
   command.add_option("--dimension", problem.dimension, "Number of components, 1 to 256")
       ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}));
   command.add_option("--condition", problem.condition, "quadratic: largest over smallest diagonal element")->capture_default_str();
   command.add_option("--coupling", problem.coupling, "quadratic, logistic: weight of other components in a row, 0 to below 1")
       ->capture_default_str();
   command.add_option("--regularisation", problem.regularisation, "logistic: lambda in lambda/2 |w|^2")->capture_default_str();
-  command.add_option("--samples", problem.samples, "logistic: number of samples")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command.add_option("--samples", problem.samples, "logistic: number of samples")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}));
 }
 
 void add_iteration_flags(CLI::App& command, Flags& flags) {
   lab::ConvergeOptions& options = flags.options;
-  command.add_option("--blocks", options.blocks, "Number of blocks (workers)")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command.add_option("--blocks", options.blocks, "Number of blocks (workers)")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}));
   command.add_option("--masks", flags.masks, "disjoint (each block has its own components) or uniform (E_k = I/M)")->capture_default_str();
   command
       .add_option("--schedule", flags.schedule, "Blocks updated at a step: all, cyclic, one (drawn) or random (each with probability 1/2)")
       ->capture_default_str();
   command.add_option("--idle-block", options.idle_block, "A block that is never updated, 0 to blocks - 1 [none]")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}));
   command.add_option("--delays", flags.delays, "none, bounded:D (steps), or growing[:FRACTION] (up to that part of k) [growing:0.5]")
       ->capture_default_str();
   command.add_option("--local-steps", options.local_steps, "Gradient steps per update: one number, or one per block with commas [1]")
@@ -196,7 +200,9 @@ void add_iteration_flags(CLI::App& command, Flags& flags) {
       ->capture_default_str();
   command.add_option("--norm", flags.norm, "max, weighted or l2 [the one in which the theory holds]");
   command.add_option("--step-size", options.step_size, "Of the gradient step [chosen for the problem and norm]");
-  command.add_option("--iterations", options.iterations, "Number of steps k")->capture_default_str()->check(CLI::NonNegativeNumber);
+  command.add_option("--iterations", options.iterations, "Number of steps k")
+      ->capture_default_str()
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1'000'000}));
   command.add_option("--tolerance", options.tolerance, "Converged: this part of the first error is left")->capture_default_str();
 }
 

@@ -46,15 +46,18 @@ void list(const strategy::Registry& registry) {
 
 std::string loss_of_a_worker(const strategy::Description& description) {
   if (!description.survives_lost_worker) return "ends the run with an error that names it";
+  if (description.needs_generator) return "the others go on; the loss of the generator ends the run";
   if (description.places != strategy::Places::centre) return "the others go on";
-  const char* const group = description.lockstep_when ? ", or was in a group" : "";
-  return fmt::format("the others go on, unless it is worker 0, which has the centre{}", group);
+  const char* const waiting = description.lockstep_when ? "; where workers wait for each other, it ends the run" : "";
+  return fmt::format("the others go on, unless it is worker 0, which has the centre{}", waiting);
 }
 
 void explain(const strategy::Description& description) {
   fmt::print("{}: {}\n\nrule\n{}\ntraffic\n{}\n", description.name, description.summary, indented(description.rule),
              indented(description.traffic));
-  fmt::print("servers   {}\n", description.needs_servers ? "at least one (--servers, default 1)" : "none");
+  fmt::print("servers   {}\n", description.needs_servers     ? "at least one (--servers, default 1)"
+                               : description.needs_generator ? "none; one rank more, the generator, deals the batches out"
+                                                             : "none");
   fmt::print("codecs    {}\n", to_string(description.sends));
   fmt::print("loss of a worker  {}\n\n", loss_of_a_worker(description));
 

@@ -135,7 +135,8 @@ void Trainer::run() {
     }
   }
   if (options_.observer != nullptr && description_.opening) {
-    options_.observer->noted(description_.opening(settings_, roles_, workers_[0]->viewer.layout()));
+    const std::string text = description_.opening(settings_, roles_, workers_[0]->viewer.layout());
+    if (!text.empty()) options_.observer->noted(text);
   }
   // The first checkpoint, so that there is one from the start, and a folder that cannot be written is known before any work is done.
   gather_state();
@@ -618,9 +619,10 @@ void Trainer::finish() {
   result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
   result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
   result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
-  if (!given_up_ && exchanges_ && options_.observer != nullptr && furthest().number > 0 && result_.balance.produced == 0) {
+  if (!given_up_ && exchanges_ && options_.observer != nullptr && furthest().number > 0 && result_.balance.produced == 0 &&
+      roles_.workers > 1) {
     options_.observer->noted(
-        "the workers exchanged nothing: the run has fewer steps than the strategy takes from one exchange to the next");
+        "no update was exchanged: perhaps the run has fewer steps than the strategy takes from one exchange to the next");
   }
 }
 

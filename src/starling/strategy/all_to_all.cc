@@ -231,6 +231,7 @@ Description describe_all_to_all() {
   description.needs_generator = true;
   description.survives_lost_worker = true;
   description.own_models = true;
+  description.opening = stream_opening;
   description.make = [](const Context& context) { return std::make_unique<AllToAll>(context); };
   return description;
 }

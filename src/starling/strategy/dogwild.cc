@@ -40,6 +40,7 @@ Description describe_dogwild() {
   description.places = Places::addressed;
   description.survives_lost_worker = true;
   description.own_models = true;
+  description.opening = stream_opening;
   description.make = [](const Context& context) { return std::make_unique<Dogwild>(context); };
   return description;
 }

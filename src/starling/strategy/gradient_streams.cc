@@ -267,6 +267,11 @@ std::vector<Rank> others(const Roles& roles, Rank rank) {
   return result;
 }
 
+std::string stream_opening(const Settings& settings, const Roles& /*roles*/, const params::Layout& /*layout*/) {
+  if (settings.choice("optimizer") == "run") return "";
+  return "every replica makes steps of plain SGD, whatever --optimizer says; the strategy's option optimizer=run has it used";
+}
+
 Option stream_weight_option() {
   return Option::number("weight", 0, 0, 1, "of a gradient that arrives, where the own one has 1; 0: 1 / (peers + 1)");
 }

@@ -93,6 +93,9 @@ Option stream_optimiser_option(const std::string& standard);
 Option stream_weight_option();
 double stream_weight(const Settings& settings, std::size_t peers);
 
+// What is said at the start: which optimiser it is, where that is not the run's.
+std::string stream_opening(const Settings& settings, const Roles& roles, const params::Layout& layout);
+
 inline constexpr const char* kLostOnTheWay = "lost on the way";
 inline constexpr const char* kNoRoom = "no room at the receiver";
 

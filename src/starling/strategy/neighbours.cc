@@ -44,6 +44,7 @@ Description describe_neighbours() {
   description.places = Places::addressed;
   description.survives_lost_worker = true;
   description.own_models = true;
+  description.opening = stream_opening;
   description.make = [](const Context& context) { return std::make_unique<Neighbours>(context); };
   description.check = [](const Settings& settings, const Roles& roles) { (void)Topology::make(topology_of(settings, 1), roles.workers); };
   return description;
