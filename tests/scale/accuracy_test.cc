@@ -68,7 +68,8 @@ TEST(Accuracy, EveryStrategyOnTwoWorkersIsCloseToOneWorker) {
     if (description.name == "all-to-all") config.options = {{"optimizer", "run"}};  // Its own is plain SGD, which is slower.
     const TrainResult result = train(config);
     EXPECT_EQ(result.ending, Ending::finished) << description.name << ": " << result.reason;
-    EXPECT_GE(result.state.test_accuracy.value_or(0), one_worker - 0.015) << description.name;
+    // Where nobody waits, how stale updates are depends on the machine's load.
+    EXPECT_GE(result.state.test_accuracy.value_or(0), one_worker - (description.lockstep ? 0.015 : 0.03)) << description.name;
     EXPECT_TRUE(result.balance.balanced) << description.name;
     RecordProperty(description.name, fmt::format("{:.4f}", result.state.test_accuracy.value_or(0)));
   }
