@@ -2,7 +2,6 @@
 //
 // What must hold for strategies whose workers send each other gradients: replicas that got everything are equal (Statement 1 of Viviani et
 // al.), what is lost is named, a slow model is not flooded by its generator, nobody waits for ever, and staleness is what it is said to be.
-#include "starling/strategy/gradient_streams.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -110,7 +109,7 @@ TEST(Dogwild, EveryLossIsNamed) {
     ASSERT_EQ(outcome.balance.produced, 80U);
     const auto merges = static_cast<std::uint64_t>(std::count_if(outcome.events.begin(), outcome.events.end(),
                                                                  [](const auto& event) { return event.kind == reference::Kind::merge; }));
-    const auto dropped = outcome.balance.dropped.find(kLostOnTheWay);
+    const auto dropped = outcome.balance.dropped.find(ledger::kLostOnTheWay);
     const std::uint64_t named = dropped == outcome.balance.dropped.end() ? 0 : dropped->second;
     ASSERT_EQ(named, 80U - merges) << "seed " << seed;
     ASSERT_EQ(outcome.balance.applied + named, outcome.balance.produced) << "seed " << seed;
@@ -141,7 +140,7 @@ TEST(Dogwild, BooksBalanceWithManyWorkersAndLosses) {
     ASSERT_EQ(outcome.failures, "") << "seed " << seed;
     ASSERT_TRUE(outcome.balance.balanced) << "seed " << seed << ": " << to_text(outcome.balance);
     ASSERT_EQ(outcome.balance.produced, 60U);
-    ASSERT_GT(outcome.balance.dropped.at(kLostOnTheWay), 0U);
+    ASSERT_GT(outcome.balance.dropped.at(ledger::kLostOnTheWay), 0U);
   }
 }
 
@@ -157,8 +156,8 @@ TEST(Dogwild, DoesNotWaitForRoom) {
   const Outcome outcome = run_trial(trial);
   ASSERT_EQ(outcome.failures, "");
   ASSERT_TRUE(outcome.balance.balanced) << to_text(outcome.balance);
-  EXPECT_GT(outcome.balance.dropped.at(kNoRoom), 50U);
-  EXPECT_FALSE(outcome.balance.dropped.contains(kLostOnTheWay)) << to_text(outcome.balance);
+  EXPECT_GT(outcome.balance.dropped.at(ledger::kNoRoom), 50U);
+  EXPECT_FALSE(outcome.balance.dropped.contains(ledger::kLostOnTheWay)) << to_text(outcome.balance);
 }
 
 // Queues of one message, and workers of very different speed: everybody waits for room all the time, and never in a circle.

@@ -30,8 +30,8 @@
 #include "starling/collective/collective.h"
 #include "starling/fabric/sim/sim_fabric.h"
 #include "starling/fabric/threads/threads_fabric.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/registry.h"
-#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 

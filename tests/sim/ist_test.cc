@@ -136,7 +136,7 @@ TEST(Ist, ACoordinatorThatIsFarBehindMakesNobodyWait) {
   EXPECT_EQ(run_counting(fabric, counting, balance), "");
   EXPECT_LT(longest, 1ms);
   EXPECT_TRUE(balance.balanced) << to_text(balance);
-  const auto dropped = balance.dropped.find("no room at the coordinator");
+  const auto dropped = balance.dropped.find(ledger::kNoRoom);
   ASSERT_NE(dropped, balance.dropped.end());
   EXPECT_GT(dropped->second, 10U);
   EXPECT_EQ(balance.applied + dropped->second, balance.produced);

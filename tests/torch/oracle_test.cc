@@ -56,10 +56,26 @@ TEST(Oracle, NamedModelsAgree) {
 }
 
 TEST(Oracle, EveryLayerAgreesOnRandomShapes) {
-  for (const char* layer :
-       {"dense 7", "dense 300", "conv 5 3x3", "conv 4 5x5 pad 2", "conv 7 2x4 stride 2 pad 1 no bias", "conv 3 1x1 stride 3",
-        "conv 2 6x7 pad 3", "maxpool 2", "maxpool 3 stride 2", "maxpool 3 stride 2 ceil", "maxpool 2 stride 3", "avgpool 2",
-        "avgpool 3 stride 2 ceil", "avgpool 3 stride 1", "relu", "tanh", "sigmoid", "batchnorm", "batchnorm batch", "dropout 0"}) {
+  for (const char* layer : {"dense 7",
+                            "dense 300",
+                            "conv 5 3x3",
+                            "conv 4 5x5 pad 2",
+                            "conv 7 2x4 stride 2 pad 1 no bias",
+                            "conv 3 1x1 stride 3",
+                            "conv 2 6x7 pad 3",
+                            "maxpool 2",
+                            "maxpool 3 stride 2",
+                            "maxpool 3 stride 2 ceil",
+                            "maxpool 2 stride 3",
+                            "avgpool 2",
+                            "avgpool 3 stride 2 ceil",
+                            "avgpool 3 stride 1",
+                            "relu",
+                            "tanh",
+                            "sigmoid",
+                            "batchnorm",
+                            "batchnorm batch",
+                            "dropout 0"}) {
     for (std::uint64_t seed = 1; seed <= 6; ++seed) {
       RandomStream random(seed, 0, layer);
       const data::Shape shape{between(random, 1, 5), between(random, 7, 19), between(random, 7, 19)};

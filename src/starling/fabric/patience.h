@@ -23,4 +23,31 @@ struct Patience {
   Result<Message> receive(Endpoint& endpoint, const Filter& filter) const;
 };
 
+// The same for a wait that is made of shorter ones, with something else done in between.
+//
+//   LongWait wait(patience, endpoint);
+//   while (!try_for_a_moment()) {
+//     if (!wait.goes_on()) return wait.given_up(failure);
+//   }
+class LongWait {
+ public:
+  // Both must outlive it.
+  LongWait(const Patience& patience, const Endpoint& endpoint);
+
+  // False when nobody has got on for the time-out.
+  bool goes_on();
+
+  // The failure of the last attempt, as that of the whole wait.
+  Failure given_up(Failure last) const;
+
+ private:
+  std::uint64_t progress() const { return patience_.progress ? patience_.progress() : 0; }
+
+  const Patience& patience_;
+  const Endpoint& endpoint_;
+  Time begin_;
+  Time looked_;
+  std::uint64_t seen_;
+};
+
 }  // namespace starling::fabric

@@ -46,6 +46,8 @@ struct TimeUse {
 inline constexpr const char* kNotFinite = "not finite";
 inline constexpr const char* kSenderLost = "sender lost";
 inline constexpr const char* kReceiverLost = "receiver lost";
+inline constexpr const char* kNoRoom = "no room at the receiver";
+inline constexpr const char* kLostOnTheWay = "lost on the way";
 
 // One rank's entries. On cache lines of its own, because the ranks write at the same time.
 class alignas(64) Account {

@@ -20,6 +20,7 @@
 #include "starling/base/floats.h"
 #include "starling/base/random.h"
 #include "starling/strategy/gossip.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/methods.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/shards.h"
@@ -58,8 +59,8 @@ class AdPsgd final : public Strategy {
         active_(is_active(rank())),
         partners_(partners_of(rank(), this->context().roles.workers, this->context().settings.choice("topology"))),
         optimiser_(this->context(), parameters_of(this->context().layout)),
-        requests_(endpoint(), {.tag = gossip_tag(this->context(), kRequest)}),
-        replies_(endpoint(), {.tag = gossip_tag(this->context(), kReply)}),
+        requests_(endpoint(), {.tag = tag_in(this->context(), kRequest)}),
+        replies_(endpoint(), {.tag = tag_in(this->context(), kReply)}),
         new_messages_(this->context().roles.ranks()),
         steps_(this->context().roles.workers),
         finished_(static_cast<std::size_t>(this->context().roles.workers)) {}
@@ -128,7 +129,7 @@ class AdPsgd final : public Strategy {
   // The partner's weights from before its half of the exchange. Where it is lost before it has answered, there was none.
   Status take_reply(std::span<float> weights) {
     const Asked asked = *std::exchange(asked_, std::nullopt);
-    const fabric::Filter filter = fabric::from(asked.partner, gossip_tag(context(), kReply));
+    const fabric::Filter filter = fabric::from(asked.partner, tag_in(context(), kReply));
     Result<Message> message = context().patience.receive(endpoint(), filter);
     while (message && !new_messages_.is_new(*message)) message = context().patience.receive(endpoint(), filter);
     if (message) {
@@ -154,7 +155,7 @@ class AdPsgd final : public Strategy {
   }
 
   Status answer_all(std::span<float> weights) {
-    while (std::optional<Message> message = endpoint().poll(fabric::tagged(gossip_tag(context(), kRequest)))) {
+    while (std::optional<Message> message = endpoint().poll(fabric::tagged(tag_in(context(), kRequest)))) {
       STARLING_TRY(answer(std::move(*message), weights));
     }
     return {};
@@ -186,7 +187,7 @@ class AdPsgd final : public Strategy {
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     for (const Rank partner : partners_) {
-      const fabric::Filter filter = fabric::from(partner, gossip_tag(context(), kFinished));
+      const fabric::Filter filter = fabric::from(partner, tag_in(context(), kFinished));
       Result<Message> message = context().patience.receive(endpoint(), filter);
       while (message && !new_messages_.is_new(*message)) message = context().patience.receive(endpoint(), filter);
       if (!message && message.failure().kind != FailureKind::peer_lost) return message.failure();
@@ -197,7 +198,7 @@ class AdPsgd final : public Strategy {
   // Answers until no active partner will ask again.
   Status finish_passive(std::span<float> weights) {
     for (;;) {
-      const fabric::Filter filter{.tag = gossip_tag(context(), kRequest), .departures_seen = endpoint().departures().size()};
+      const fabric::Filter filter{.tag = tag_in(context(), kRequest), .departures_seen = endpoint().departures().size()};
       const bool all_finished = std::all_of(partners_.begin(), partners_.end(), [&](Rank partner) {
         return finished_[static_cast<std::size_t>(partner)] != 0 || endpoint().peer(partner) != PeerState::alive;
       });
@@ -211,7 +212,7 @@ class AdPsgd final : public Strategy {
     }
     std::fill(finished_.begin(), finished_.end(), char{0});
     for (const Rank partner : partners_) {
-      const Status sent = endpoint().send(partner, gossip_tag(context(), kFinished), {});
+      const Status sent = endpoint().send(partner, tag_in(context(), kFinished), {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     return {};

@@ -16,8 +16,8 @@
 
 #include "starling/base/error.h"
 #include "starling/strategy/gradient_streams.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/methods.h"
-#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 namespace {

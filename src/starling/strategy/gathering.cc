@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "starling/strategy/tags.h"
+#include "starling/strategy/messages.h"
 
 namespace starling::strategy {
 

@@ -23,6 +23,7 @@
 #include "starling/base/floats.h"
 #include "starling/base/random.h"
 #include "starling/strategy/gossip.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/methods.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/shards.h"
@@ -41,8 +42,6 @@ using tensor::TensorView;
 constexpr fabric::Tag kModel = 1;
 constexpr fabric::Tag kDrained = 2;
 
-constexpr const char* kNoRoom = "receiver busy";
-
 class GoSgd final : public Strategy {
  public:
   explicit GoSgd(Context context)
@@ -50,7 +49,7 @@ class GoSgd final : public Strategy {
         probability_(this->context().settings.number("probability")),
         topology_(Topology::make(topology_of(this->context().settings, this->context().seed), this->context().roles.workers)),
         optimiser_(this->context(), parameters_of(this->context().layout)),
-        models_(endpoint(), {.tag = gossip_tag(this->context(), kModel)}),
+        models_(endpoint(), {.tag = tag_in(this->context(), kModel)}),
         new_messages_(this->context().roles.ranks()),
         steps_(this->context().roles.workers),
         alpha_bits_(std::bit_cast<std::uint64_t>(1.0 / this->context().roles.workers)),
@@ -62,7 +61,7 @@ class GoSgd final : public Strategy {
   Status start(std::span<float> /*weights*/, std::span<const float> /*model*/) override { return {}; }
 
   Status prepare(std::span<float> weights) override {
-    while (std::optional<Message> message = endpoint().poll(fabric::tagged(gossip_tag(context(), kModel)))) {
+    while (std::optional<Message> message = endpoint().poll(fabric::tagged(tag_in(context(), kModel)))) {
       STARLING_TRY(take(std::move(*message), weights));
     }
     return {};
@@ -127,7 +126,7 @@ class GoSgd final : public Strategy {
     if (sent.failure().kind == FailureKind::peer_lost) {
       context().account.dropped(id, ledger::kReceiverLost);
     } else if (sent.failure().kind == FailureKind::timeout) {
-      context().account.dropped(id, kNoRoom);
+      context().account.dropped(id, ledger::kNoRoom);
     } else {
       return sent;
     }
@@ -166,10 +165,9 @@ class GoSgd final : public Strategy {
     const std::span<const int> neighbours = topology_.neighbours(rank());
     std::vector<Rank> to_tell(neighbours.begin(), neighbours.end());
     const auto has_told = [&](int neighbour) { return told_[static_cast<std::size_t>(neighbour)] != 0; };
-    Time looked = endpoint().now();
-    std::uint64_t progress = 0;
+    fabric::LongWait wait(context().patience, endpoint());
     for (;;) {
-      const fabric::Filter filter{.tag = gossip_tag(context(), kModel), .departures_seen = endpoint().departures().size()};
+      const fabric::Filter filter{.tag = tag_in(context(), kModel), .departures_seen = endpoint().departures().size()};
       STARLING_TRY(tell(to_tell));
       STARLING_TRY(take_from_the_gone(weights));
       if (to_tell.empty() && std::all_of(neighbours.begin(), neighbours.end(), has_told)) return {};
@@ -180,20 +178,10 @@ class GoSgd final : public Strategy {
         STARLING_TRY(take(std::move(*message), weights));
         continue;
       }
-      const FailureKind kind = message.failure().kind;
-      const bool goes_on =
-          kind == FailureKind::peer_lost || (kind == FailureKind::timeout && !to_tell.empty() && gets_on(looked, progress));
-      if (!goes_on) return message.failure();
+      if (message.failure().kind == FailureKind::peer_lost) continue;
+      if (message.failure().kind != FailureKind::timeout || to_tell.empty()) return message.failure();
+      if (!wait.goes_on()) return wait.given_up(message.failure());
     }
-  }
-
-  // False if nobody has got on for the time-out, since `looked`.
-  bool gets_on(Time& looked, std::uint64_t& progress) const {
-    const fabric::Patience& patience = context().patience;
-    if (!patience.progress || endpoint().now() - looked < patience.slice) return true;
-    looked = endpoint().now();
-    const std::uint64_t now = patience.progress();
-    return std::exchange(progress, now) != now;
   }
 
   // Removes those who have been told, or are gone.
@@ -215,7 +203,7 @@ class GoSgd final : public Strategy {
     for (const int neighbour : topology_.neighbours(rank())) {
       char& told = told_[static_cast<std::size_t>(neighbour)];
       while (told == 0 && endpoint().peer(neighbour) != PeerState::alive) {
-        Result<Message> message = endpoint().receive(fabric::from(neighbour, gossip_tag(context(), kModel)));
+        Result<Message> message = endpoint().receive(fabric::from(neighbour, tag_in(context(), kModel)));
         if (message) {
           STARLING_TRY(take(std::move(*message), weights));
         } else if (message.failure().kind == FailureKind::peer_lost) {
@@ -229,7 +217,7 @@ class GoSgd final : public Strategy {
   }
 
   Status wait_for_all() {
-    const fabric::Tag tag = gossip_tag(context(), kDrained);
+    const fabric::Tag tag = tag_in(context(), kDrained);
     for (const int neighbour : topology_.neighbours(rank())) {
       const Status sent = endpoint().send(neighbour, tag, {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;

@@ -36,17 +36,4 @@ void MixedSteps::list_state(params::StateList& state) {
   for (std::size_t i = 0; i < steps_.size(); ++i) state.add(fmt::format("steps_of_{}", i), steps_[i]);
 }
 
-bool NewMessages::is_new(const fabric::Message& message) {
-  std::uint64_t& next = next_[static_cast<std::size_t>(message.source)];
-  if (message.sequence < next) return false;
-  next = message.sequence + 1;
-  return true;
-}
-
-fabric::Tag gossip_tag(const Context& context, fabric::Tag tag) {
-  constexpr fabric::Tag kTags = 4;
-  constexpr std::uint64_t kStretches = fabric::kFirstReservedTag / kTags;
-  return static_cast<fabric::Tag>(context.stretch % kStretches) * kTags + tag;
-}
-
 }  // namespace starling::strategy

@@ -1,7 +1,6 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// What strategies that mix whole models have in common: which local steps are in a model, and so how stale one is that arrives; and
-// telling messages of this stretch, and new ones, from others.
+// What strategies that mix whole models have in common: which local steps are in a model, and so how stale one is that arrives.
 //
 //   MixedSteps steps(workers);
 //   steps.step(rank);                                            // After every step of the optimiser.
@@ -12,7 +11,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "starling/fabric/message.h"
 #include "starling/ledger/ledger.h"
 #include "starling/params/state.h"
 #include "starling/params/version_vector.h"
@@ -39,20 +37,5 @@ class MixedSteps {
  private:
   std::vector<std::uint64_t> steps_;  // By worker.
 };
-
-// A fault of the network may give a message twice; a duplicate has the number of the first.
-class NewMessages {
- public:
-  explicit NewMessages(int ranks) : next_(static_cast<std::size_t>(ranks)) {}
-
-  // Takes note of it. False for one that came before.
-  bool is_new(const fabric::Message& message);
-
- private:
-  std::vector<std::uint64_t> next_;  // By rank: the number of the next message from it that has not come before.
-};
-
-// `tag` is below 4. Tags differ from stretch to stretch, so that a message which a fault has doubled is not taken for one of the next.
-fabric::Tag gossip_tag(const Context& context, fabric::Tag tag);
 
 }  // namespace starling::strategy

@@ -11,8 +11,8 @@
 #include "starling/base/error.h"
 #include "starling/base/floats.h"
 #include "starling/strategy/coded_sum.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/shards.h"
-#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 namespace {
@@ -24,8 +24,8 @@ using tensor::TensorView;
 
 constexpr fabric::Tag kGradient = 1;
 constexpr fabric::Tag kEnd = 2;
-constexpr std::size_t kEndWords =
-    4;  // Which end it is, the first and the last number, how many were not finite; then these, then the refused.
+// Of the end of a stream: which end it is, the first and the last number, how many were not finite. Then come these, and those refused.
+constexpr std::size_t kEndWords = 4;
 
 std::unique_ptr<codec::Codec> codec_of(const Context& context) {
   if (context.codec == "fp32") return nullptr;
@@ -174,7 +174,7 @@ Status GradientStreams::end_of(Rank peer, const fabric::Payload& payload) {
     // What is not finite the origin has dropped for all.
     if (here.contains(number) || std::binary_search(not_finite.begin(), not_finite.end(), number)) continue;
     const bool refused = std::binary_search(no_room.begin(), no_room.end(), number);
-    account.dropped({.origin = peer, .number = number}, refused ? kNoRoom : kLostOnTheWay);
+    account.dropped({.origin = peer, .number = number}, refused ? ledger::kNoRoom : ledger::kLostOnTheWay);
   }
   return {};
 }
@@ -184,13 +184,14 @@ void GradientStreams::apply_arrived(std::span<float> weights) {
   if (arrived_.empty()) return;
   endpoint().compute(0, [&] {
     for (const Arrived& one : arrived_) {
-      std::span<const float> gradient = one.gradient.as<float>();
-      if (options_.weight != 1) {
+      const std::span<const float> gradient = one.gradient.as<float>();
+      if (options_.weight == 1 || !optimiser_) {
+        apply(weights, gradient, options_.weight * one.lr, one.first_stage);
+      } else {
         weighted_.assign(gradient.begin(), gradient.end());
         scale_floats(weighted_, static_cast<float>(options_.weight));
-        gradient = weighted_;
+        apply(weights, weighted_, one.lr, one.first_stage);
       }
-      apply(weights, gradient, one.lr, one.first_stage);
     }
   });
   arrived_.clear();
@@ -205,23 +206,15 @@ void GradientStreams::apply(std::span<float> weights, std::span<const float> gra
 }
 
 // Everything that is sent goes through here, but for offers. Who is gone gets nothing.
-Status GradientStreams::send_when_there_is_room(const std::function<Status(fabric::Deadline)>& send, std::span<float> weights) {
-  using namespace std::chrono_literals;
-  constexpr Duration kPause = 1ms;
-  const auto progress_now = [&] { return context().patience.progress ? context().patience.progress() : std::uint64_t{0}; };
-  const Time begin = endpoint().now();
-  Time last_progress = begin;
-  std::uint64_t progress = progress_now();
+Status GradientStreams::send_when_there_is_room(FunctionRef<Status(fabric::Deadline)> send, std::span<float> weights) {
+  constexpr Duration kPause = std::chrono::milliseconds(1);
+  fabric::LongWait wait(context().patience, endpoint());
   for (;;) {
     Status sent = send(fabric::Deadline::after(kPause));
     if (sent || sent.failure().kind == FailureKind::peer_lost) return {};
     if (sent.failure().kind != FailureKind::timeout) return sent;
+    if (!wait.goes_on()) return wait.given_up(sent.failure());
     STARLING_TRY(drain(weights));
-    if (const std::uint64_t seen = progress_now(); std::exchange(progress, seen) != seen) last_progress = endpoint().now();
-    if (endpoint().now() - last_progress < context().patience.slice) continue;
-    Failure failure = sent.failure();
-    failure.waited = endpoint().now() - begin;
-    return failure;
   }
 }
 

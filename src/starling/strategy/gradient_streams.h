@@ -13,7 +13,6 @@
 // they could if each held on to what the others had sent it.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -61,7 +60,7 @@ class GradientStreams : public Strategy {
   void apply_arrived(std::span<float> weights);
   void apply(std::span<float> weights, std::span<const float> gradient, double lr, bool first_stage);
   Status send(const tensor::Outgoing& outgoing, const params::UpdateId& id, std::span<float> weights);
-  Status send_when_there_is_room(const std::function<Status(fabric::Deadline)>& send, std::span<float> weights);
+  Status send_when_there_is_room(FunctionRef<Status(fabric::Deadline)> send, std::span<float> weights);
   params::UpdateId produce();
   bool has_ended(fabric::Rank peer) const;
   std::optional<fabric::Rank> somebody_gone() const;  // Whose stream has not ended.
@@ -95,8 +94,5 @@ double stream_weight(const Settings& settings, std::size_t peers);
 
 // What is said at the start: which optimiser it is, where that is not the run's.
 std::string stream_opening(const Settings& settings, const Roles& roles, const params::Layout& layout);
-
-inline constexpr const char* kLostOnTheWay = "lost on the way";
-inline constexpr const char* kNoRoom = "no room at the receiver";
 
 }  // namespace starling::strategy

@@ -23,6 +23,7 @@
 
 #include "starling/base/error.h"
 #include "starling/strategy/masks.h"
+#include "starling/strategy/messages.h"
 #include "starling/strategy/methods.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/shards.h"
@@ -46,7 +47,6 @@ constexpr fabric::Tag kMerged = 2;
 constexpr fabric::Tag kResult = 3;
 // To the coordinator. The value of its stamp is 1 if it is the last of a stretch.
 constexpr fabric::Tag kPart = 4;
-constexpr fabric::Tag kTags = 8;
 
 bool has_subnets(const Settings& settings) { return settings.choice("masks") == "subnets"; }
 bool is_async(const Settings& settings) { return settings.choice("mode") == "async"; }
@@ -68,7 +68,7 @@ class Ist : public Strategy {
         deals_anew_(deals_anew(settings(), this->context().roles)),
         optimiser_(this->context(),
                    parameters_of(part_layout(settings(), this->context().roles, this->context().layout, this->context().endpoint.rank()))),
-        next_sequence_(static_cast<std::size_t>(workers())) {
+        new_messages_(workers()) {
     if (has_subnets(settings())) subnets_.emplace(this->context().layout, workers(), this->context().seed);
   }
 
@@ -120,11 +120,7 @@ class Ist : public Strategy {
     return id;
   }
 
-  // Tags differ from stretch to stretch, so that a message which a fault has doubled is not taken for one of the next.
-  fabric::Tag tag(fabric::Tag kind) const {
-    constexpr std::uint64_t kStretches = fabric::kFirstReservedTag / kTags;
-    return static_cast<fabric::Tag>(context().stretch % kStretches) * kTags + kind;
-  }
+  fabric::Tag tag(fabric::Tag kind) const { return tag_in(context(), kind); }
 
   Status send(Rank to, fabric::Tag kind, std::span<const float> values, const Stamp& stamp,
               fabric::Deadline deadline = fabric::Deadline::standard()) {
@@ -133,9 +129,7 @@ class Ist : public Strategy {
 
   // A message as what it says; nothing for one that a fault has doubled. Precondition (checked): it has this many floats.
   Result<std::optional<Incoming>> read(Message message, std::size_t size) {
-    std::uint64_t& next = next_sequence_[static_cast<std::size_t>(message.source)];
-    if (message.sequence < next) return std::optional<Incoming>();
-    next = message.sequence + 1;
+    if (!new_messages_.is_new(message)) return std::optional<Incoming>();
     tensor::Channel channel(endpoint(), {.tag = message.tag});
     Result<Incoming> incoming = channel.parse(std::move(message));
     if (!incoming) return incoming.failure();
@@ -164,7 +158,7 @@ class Ist : public Strategy {
   bool deals_anew_;
   RunOptimiser optimiser_;
   std::optional<Subnets> subnets_;
-  std::vector<std::uint64_t> next_sequence_;  // By worker.
+  NewMessages new_messages_;
   std::uint64_t steps_ = 0;
   bool has_moved_ = false;  // Since the last push.
 };
@@ -445,7 +439,7 @@ class Member final : public Ist {
     Status sent = send(kCoordinator, kPart, weights, stamp, fabric::Deadline::after(Duration::zero()));
     if (!sent && sent.failure().kind == FailureKind::timeout) {
       // Nobody waits: the next part will say more than this one.
-      context().account.dropped(id, "no room at the coordinator");
+      context().account.dropped(id, ledger::kNoRoom);
       not_delivered();
       return {};
     }
@@ -461,12 +455,11 @@ class Member final : public Ist {
 
   // As long as it takes: the coordinator reads when it comes to its own end.
   Status send_last_part(std::span<const float> weights, const Stamp& stamp) {
+    fabric::LongWait wait(context().patience, endpoint());
     for (;;) {
-      Status sent = send(kCoordinator, kPart, weights, stamp);
-      if (sent || sent.failure().kind != FailureKind::timeout || !context().patience.progress) return sent;
-      const std::uint64_t progress = context().patience.progress();
-      sent = send(kCoordinator, kPart, weights, stamp);
-      if (sent || sent.failure().kind != FailureKind::timeout || context().patience.progress() == progress) return sent;
+      Status sent = send(kCoordinator, kPart, weights, stamp, fabric::Deadline::after(context().patience.slice));
+      if (sent || sent.failure().kind != FailureKind::timeout) return sent;
+      if (!wait.goes_on()) return wait.given_up(sent.failure());
     }
   }
 

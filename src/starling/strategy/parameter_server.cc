@@ -12,7 +12,6 @@
 #include "starling/collective/meeting.h"
 #include "starling/strategy/coded_sum.h"
 #include "starling/strategy/shards.h"
-#include "starling/strategy/tags.h"
 
 namespace starling::strategy {
 namespace {
@@ -49,7 +48,7 @@ struct ParameterServer::Part {
 
 ParameterServer::ParameterServer(Context context)
     : Strategy(std::move(context)),
-      next_sequence_(static_cast<std::size_t>(this->context().roles.ranks())),
+      new_messages_(this->context().roles.ranks()),
       clocks_(static_cast<std::size_t>(this->context().roles.workers)),
       finished_(clocks_.size()),
       at_work_(clocks_.size()),
@@ -147,7 +146,7 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
   for (Part& part : parts_) {
     const fabric::Filter filter = fabric::from(part.server, tag_in(context(), kReply));
     Result<Message> message = context().patience.receive(endpoint(), filter);
-    while (message && !is_new(*message)) message = context().patience.receive(endpoint(), filter);
+    while (message && !new_messages_.is_new(*message)) message = context().patience.receive(endpoint(), filter);
     if (!message) return message.failure();
     Result<Incoming> incoming = part.reply->parse(std::move(*message));
     if (!incoming) return incoming.failure();
@@ -244,15 +243,8 @@ Status ParameterServer::serve() {
   return {};
 }
 
-bool ParameterServer::is_new(const Message& message) {
-  std::uint64_t& next = next_sequence_[static_cast<std::size_t>(message.source)];
-  if (message.sequence < next) return false;
-  next = message.sequence + 1;
-  return true;
-}
-
 Status ParameterServer::handle(Message message) {
-  if (!is_new(message) || message.tag / kTags != tag_in(context(), 0) / kTags) return {};
+  if (!new_messages_.is_new(message) || !is_of_this_stretch(context(), message.tag)) return {};
   const auto worker = static_cast<std::size_t>(message.source);
   const fabric::Tag tag = message.tag % kTags;
   Result<Incoming> incoming = incoming_->parse(std::move(message));

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "starling/strategy/messages.h"
 #include "starling/strategy/run_optimiser.h"
 #include "starling/strategy/staleness_lr.h"
 #include "starling/strategy/strategy.h"
@@ -117,11 +118,8 @@ class ParameterServer : public Strategy {
   std::optional<Stalled> next_to_apply();
   bool update_those_at_work();
 
-  // False for one that came before: a fault of the network may give a message twice.
-  bool is_new(const fabric::Message& message);
-
-  std::vector<std::uint64_t> next_sequence_;  // By rank: of the next message from it that has not come before.
-  std::vector<Part> parts_;                   // Workers.
+  NewMessages new_messages_;
+  std::vector<Part> parts_;  // Workers.
   params::Stamp request_{};
 
   // Servers.

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "starling/base/error.h"
+#include "starling/strategy/messages.h"
 
 namespace starling::strategy {
 namespace {
