@@ -255,11 +255,11 @@ std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
 std::optional<std::vector<std::string>> TomlTable::strings(std::string_view key) {
   const toml::value* value = state_->find(key);
   if (value == nullptr) return std::nullopt;
-  constexpr std::string_view kExpected = "a list of strings, as in [\"a\", \"b\"]";
-  if (!value->is_array()) state_->wrong_type(key, *value, kExpected);
+  if (value->is_string()) return std::vector<std::string>{value->as_string().str};
+  if (!value->is_array() || value->as_array().empty()) return std::nullopt;
   std::vector<std::string> result;
   for (const toml::value& element : value->as_array()) {
-    if (!element.is_string()) state_->wrong_type(key, element, kExpected);
+    if (!element.is_string()) return std::nullopt;
     result.push_back(element.as_string().str);
   }
   return result;
@@ -317,21 +317,17 @@ std::vector<TomlTable::Leaf> TomlTable::leaves() const {
 
 std::size_t TomlTable::line() const { return state_->value.location().line(); }
 
-std::vector<TomlTable::Choice> TomlTable::choices(std::string_view key, bool as_lists) const {
+std::vector<TomlTable::Choice> TomlTable::choices(std::string_view key) const {
   const toml::value* list = find_path(state_->value, key);
   STARLING_CHECK(list != nullptr, fmt::format("there is no '{}' to choose from", key));
   if (!list->is_array()) state_->wrong_type(key, *list, "a list of the values to compare, as in [2, 5]");
   if (list->as_array().empty()) {
-    throw UserError(fmt::format("{}: {} is an empty list, but it must have the values to compare", state_->place(*list), state_->full(key)));
+    throw UserError(
+        fmt::format("{}: {} is an empty list, but it must have the values to compare", state_->place(*list), state_->full(key)));
   }
   std::vector<Choice> result;
   for (const toml::value& element : list->as_array()) {
-    toml::value value = element;
-    if (as_lists && !element.is_array()) {
-      value = *list;
-      value.as_array() = {element};
-    }
-    auto state = state_->with(only(state_->value, key, value));
+    auto state = state_->with(only(state_->value, key, element));
     state->name.clear();
     result.push_back({.text = plain_text(element), .layer = TomlTable(std::move(state))});
   }

@@ -38,7 +38,7 @@ class TomlTable {
   std::vector<std::string> keys() const;
   // A list of numbers. Whole and broken ones may stand side by side.
   std::optional<std::vector<double>> numbers(std::string_view key);
-  // A list of strings.
+  // A string, or a list of them; nothing for anything else, which may then be read in another way.
   std::optional<std::vector<std::string>> strings(std::string_view key);
   std::optional<TomlTable> table(std::string_view key);
   std::vector<TomlTable> tables(std::string_view key);
@@ -60,8 +60,8 @@ class TomlTable {
 
   // One element of a list: how it reads, and a table that has nothing but the element under the list's key.
   struct Choice;
-  // Throws UserError if the key has no list, or an empty one. With `as_lists` an element that is no list becomes a list of one.
-  std::vector<Choice> choices(std::string_view key, bool as_lists) const;
+  // Throws UserError if the key has no list, or an empty one.
+  std::vector<Choice> choices(std::string_view key) const;
 
   // This table with another on top: tables are merged, all other values replaced, lists too. Nothing has been asked for in the result.
   TomlTable merged(const TomlTable& over) const;
