@@ -161,23 +161,6 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// "optimizer.lr = 0.05", one line per key.
-std::vector<std::string> lines_of(const RunConfig& config) {
-  std::istringstream text(to_toml(config));
-  std::vector<std::string> keys;
-  std::string table;
-  for (std::string line; std::getline(text, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    if (line[0] == '[') {
-      const std::size_t begin = line.find_first_not_of('[');
-      table = line.substr(begin, line.find(']') - begin);
-    } else {
-      keys.push_back(fmt::format("{}.{}", table, line));
-    }
-  }
-  return keys;
-}
-
 }  // namespace
 
 const std::string& RunConfig::strategy_name() const {
@@ -350,12 +333,28 @@ std::string to_toml(const RunConfig& config) {
   return writer.text();
 }
 
+std::vector<std::string> key_lines(const RunConfig& config) {
+  std::istringstream text(to_toml(config));
+  std::vector<std::string> keys;
+  std::string table;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == '[') {
+      const std::size_t begin = line.find_first_not_of('[');
+      table = line.substr(begin, line.find(']') - begin);
+    } else {
+      keys.push_back(fmt::format("{}.{}", table, line));
+    }
+  }
+  return keys;
+}
+
 std::optional<std::string> difference(RunConfig before, RunConfig now) {
   // Where data lie and how many threads simulate change no result.
   before.data_folder = now.data_folder;
   before.fabric.sim.pool_threads = now.fabric.sim.pool_threads;
-  const std::vector<std::string> old_keys = lines_of(before);
-  const std::vector<std::string> new_keys = lines_of(now);
+  const std::vector<std::string> old_keys = key_lines(before);
+  const std::vector<std::string> new_keys = key_lines(now);
   const auto [old_key, new_key] = std::mismatch(old_keys.begin(), old_keys.end(), new_keys.begin(), new_keys.end());
   if (old_key == old_keys.end() && new_key == new_keys.end()) return std::nullopt;
   if (new_key == new_keys.end()) return fmt::format("it had {}, which is gone", *old_key);

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "starling/base/time.h"
 #include "starling/optim/optimiser.h"
@@ -82,6 +83,9 @@ void validate(const RunConfig& config, const strategy::Registry& registry = stra
 
 // All keys with their values, `out` left out: reading this repeats the run in another directory.
 std::string to_toml(const RunConfig& config);
+
+// The same as lines "optimizer.lr = 0.05", one for each key.
+std::vector<std::string> key_lines(const RunConfig& config);
 
 // The first key by which one run would have another result than the other: "train.epochs is 6, but was 3". Nothing if there is none.
 std::optional<std::string> difference(RunConfig before, RunConfig now);

@@ -348,9 +348,31 @@ TomlTable TomlTable::without(std::string_view key) const {
 
 bool TomlTable::contains(std::string_view key) const { return find_path(state_->value, key) != nullptr; }
 
-std::string TomlTable::to_text() const {
+TomlTable TomlTable::copy() const { return TomlTable(state_->with(state_->value)); }
+
+TomlTable TomlTable::at_the_top() const {
+  TomlTable result = copy();
+  result.state_->name.clear();
+  return result;
+}
+
+TomlTable TomlTable::moved(std::string_view key, std::string_view other_key) const {
+  const toml::value* value = find_path(state_->value, key);
+  STARLING_CHECK(value != nullptr, fmt::format("there is no '{}' to move", key));
+  toml::value result = *value;
+  for (std::string_view rest = other_key; !rest.empty();) {
+    const std::size_t dot = rest.rfind('.');
+    result = toml::table{{std::string(dot == std::string_view::npos ? rest : rest.substr(dot + 1)), result}};
+    rest = rest.substr(0, dot == std::string_view::npos ? 0 : dot);
+  }
+  auto state = state_->with(std::move(result));
+  state->name.clear();
+  return TomlTable(std::move(state));
+}
+
+std::string TomlTable::to_text(const std::string& prefix) const {
   std::string text;
-  write_lines(state_->value, "", text);
+  write_lines(state_->value, prefix, text);
   return text;
 }
 

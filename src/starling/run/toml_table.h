@@ -66,10 +66,15 @@ class TomlTable {
   // This table with another on top: tables are merged, all other values replaced, lists too. Nothing has been asked for in the result.
   TomlTable merged(const TomlTable& over) const;
   TomlTable without(std::string_view key) const;
+  TomlTable copy() const;
+  // The same, as if it were a whole file.
+  TomlTable at_the_top() const;
+  // A file that has nothing but what stands here under `key`, under `other_key`.
+  TomlTable moved(std::string_view key, std::string_view other_key) const;
   bool contains(std::string_view key) const;
 
-  // Lines "key = value", dotted, in the order of the alphabet, from which parse() makes the same table.
-  std::string to_text() const;
+  // Lines "key = value", dotted, in the order of the alphabet, from which parse() makes the same table, under the prefix.
+  std::string to_text(const std::string& prefix = "") const;
 
   // Runs `read` and puts file and line of `key`, which may be dotted, in front of a UserError it throws.
   void locate(std::string_view key, const std::function<void()>& read) const;
