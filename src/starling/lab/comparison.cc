@@ -16,6 +16,7 @@
 #include "starling/base/notifier.h"
 #include "starling/base/work_pool.h"
 #include "starling/compute/model.h"
+#include "starling/data/partition.h"
 #include "starling/run/replica_set.h"
 #include "starling/run/run_directory.h"
 #include "starling/run/run_result.h"
@@ -54,11 +55,11 @@ void require_own_folder(const std::string& directory) {
   }
 }
 
-bool trains_parts(const run::RunConfig& config) { return strategy::Registry::built_in().find(config.strategy_name()).trains_parts; }
+strategy::Description description_of(const run::RunConfig& config) { return strategy::Registry::built_in().find(config.strategy_name()); }
 
 // The model must fit the data. Strategies that train parts of it say whether they can when they are asked for the parts.
 void check_model(const run::RunConfig& config, const data::Dataset& dataset) {
-  if (trains_parts(config)) {
+  if (description_of(config).trains_parts) {
     const run::ReplicaSet replicas(config, dataset);
   } else {
     static_cast<void>(compute::make_replica(config.model, compute::Problem::of(dataset.train), config.seed(), 0));
@@ -73,8 +74,7 @@ bool was_interrupted(const std::string& run_path) {
 }
 
 bool goes_in_lockstep(const run::RunConfig& config) {
-  const strategy::Registry registry = strategy::Registry::built_in();
-  const strategy::Description& description = registry.find(config.strategy_name());
+  const strategy::Description description = description_of(config);
   return strategy::in_lockstep(description, config.settings(description));
 }
 
@@ -101,14 +101,19 @@ class Comparison::Relay final : public run::TrainObserver {
 std::string PlannedRun::name() const { return fmt::format("{}, seed {}", name_of(*cell), config.seed()); }
 
 GridData::GridData(const Grid& grid) {
-  std::set<std::tuple<std::string, std::string, std::string, std::string>> checked;
+  std::set<std::tuple<std::string, std::string, std::string, std::string>> models;
+  std::set<std::tuple<std::string, std::string, std::string, int>> partitions;
   for (const Cell& cell : grid.cells) {
     const run::RunConfig& config = cell.config;
     const std::pair key{config.data, config.data_folder};
     try {
       if (!sets_.contains(key)) sets_.emplace(key, data::load_dataset(config.data, config.data_folder));
-      const std::string alone = trains_parts(config) ? name_of(cell) : "";  // Parts differ from cell to cell.
-      if (checked.emplace(config.data, config.data_folder, config.model, alone).second) check_model(config, sets_.at(key));
+      const data::Dataset& dataset = sets_.at(key);
+      const std::string alone = description_of(config).trains_parts ? name_of(cell) : "";  // Parts differ from cell to cell.
+      if (models.emplace(config.data, config.data_folder, config.model, alone).second) check_model(config, dataset);
+      if (partitions.emplace(config.data, config.data_folder, config.partition, config.workers).second) {
+        static_cast<void>(data::partition(dataset.train, config.partition, config.workers, config.seed()));
+      }
     } catch (const UserError& error) {
       throw UserError(fmt::format("{} (in the cell {})", error.what(), name_of(cell)));
     }

@@ -67,7 +67,7 @@ struct ComparisonOptions {
 // The data sets of a grid, each loaded once.
 class GridData {
  public:
-  // Throws UserError, naming the cell, if data cannot be loaded or do not fit the model.
+  // Throws UserError, naming the cell, if data cannot be loaded, do not fit the model, or cannot be dealt to so many workers.
   explicit GridData(const Grid& grid);
 
   const data::Dataset& of(const run::RunConfig& config) const;

@@ -109,8 +109,8 @@ Summary CellOutcome::summary(const std::string& value) const {
   const auto count = static_cast<double>(numbers.size());
   double sum = 0;
   for (const double number : numbers) sum += number;
-  const double mean = sum / count;
   const auto [least, most] = std::minmax_element(numbers.begin(), numbers.end());
+  const double mean = *least == *most ? *least : sum / count;  // Equal numbers have no deviation, whatever rounding makes of their sum.
   summary.mean = mean;
   summary.minimum = *least;
   summary.maximum = *most;

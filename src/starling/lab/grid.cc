@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -87,9 +88,10 @@ std::vector<LayeredAxis> read_grid_table(TomlTable& file) {
   }
   for (const TomlTable::Leaf& leaf : leaves) axes.push_back(axis_of_key(*grid, leaf));
   // Where the last parts of keys are the same, only the whole keys tell them apart.
+  std::map<std::string, int> uses;
+  for (const LayeredAxis& axis : axes) ++uses[axis.name];
   for (std::size_t i = 0; i < axes.size(); ++i) {
-    const auto same = [&](const LayeredAxis& other) { return &other != &axes[i] && axis_name(leaves[i].key) == other.name; };
-    if (std::any_of(axes.begin(), axes.end(), same)) axes[i].name = leaves[i].key;
+    if (uses[axes[i].name] > 1) axes[i].name = leaves[i].key;
   }
   return axes;
 }
