@@ -124,7 +124,7 @@ PrincipalComponents principal_components(Points points, std::size_t count, WorkP
     const double variance = k < pairs.values.size() ? pairs.values[k] : 0;
     const bool determined = variance > 0 && variance > kNegligible * pairs.values[0];
     std::vector<double> axis =
-        determined ? combined(points, result.mean, &pairs.vectors.at(k, 0)) : any_other(result.axes, result.mean.size());
+        determined ? combined(points, result.mean, &pairs.vectors.values[k * points.size()]) : any_other(result.axes, result.mean.size());
     make_orthonormal(axis, result.axes);
     choose_sign(axis);
     result.axes.push_back(std::move(axis));
