@@ -89,7 +89,6 @@ std::unique_ptr<lab::EventLog> begin_events(const TrainFlags& flags, const Prepa
   const std::string folder = prepared.directory->path() + "/tensorboard";
   if (!flags.tensorboard && !(resumed && std::filesystem::is_directory(folder))) return nullptr;
   lab::EventLogOptions options;
-  if (resumed) options.first_step = 0;
   if (prepared.checkpoint) {
     options.first_step = prepared.checkpoint->state.workers.at(0).progress.number + 1;
     options.seconds = prepared.checkpoint->state.seconds;
@@ -167,7 +166,7 @@ void run_train(const TrainFlags& flags) {
     say(fmt::format("trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n", flags.trace));
   }
   if (events && !events->failure().empty()) {
-    say(fmt::format("note: {}. TensorBoard's log ends there; the run itself did not need it.\n", events->failure()));
+    say(fmt::format("note: {}; what came after it is not in the log, but in the metrics\n", events->failure()));
   } else if (events) {
     say(fmt::format("events written to {}: tensorboard --logdir {}\n", events->path(), prepared.directory->path()));
   }

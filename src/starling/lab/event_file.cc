@@ -7,7 +7,7 @@
 #include <bit>
 #include <charconv>
 #include <filesystem>
-#include <limits>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -142,12 +142,13 @@ std::vector<EventScalar> scalars_of(const run::MetricsRecord& record) {
 }
 
 EventLog::EventLog(const std::string& folder, EventLogOptions options) : options_(std::move(options)) {
-  make_folders(folder, "folder of TensorBoard's events");
+  make_folders(folder, "folder of the log for TensorBoard");
   path_ = next_path(folder);
-  file_ = std::make_unique<AppendFile>(path_, 0, "TensorBoard's events");
+  file_ = std::make_unique<AppendFile>(path_, 0, "log for TensorBoard");
   const double now = options_.wall_clock ? options_.wall_clock() : options_.seconds;
   file_->append(framed_record(encode_file_version(now)));
-  if (options_.first_step) file_->append(framed_record(encode_session_start(now, *options_.first_step)));
+  // In the first file as well: TensorBoard takes the first start that it sees in a folder for no restart.
+  file_->append(framed_record(encode_session_start(now, options_.first_step)));
 }
 
 void EventLog::recorded(const run::MetricsRecord& record) {

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,7 +31,7 @@ struct EventScalar {
 
 // Messages of the type Event. Times are seconds, since 1970 where they are real.
 std::string encode_file_version(double wall_time);
-// TensorBoard drops what earlier files say of this step and later ones.
+// Where earlier files of the folder have one too, TensorBoard drops what they say of this step and later ones.
 std::string encode_session_start(double wall_time, std::uint64_t step);
 std::string encode_scalars(double wall_time, std::uint64_t step, std::span<const EventScalar> scalars);
 
@@ -43,9 +42,9 @@ std::string framed_record(std::string_view bytes);
 std::vector<EventScalar> scalars_of(const run::MetricsRecord& record);
 
 struct EventLogOptions {
-  std::optional<std::uint64_t> first_step{};  // Where a run goes on, the first step that it will do (again).
-  double seconds = 0;                         // Of training before.
-  std::function<double()> wall_clock{};       // Without one, events happen at the seconds of training of their records.
+  std::uint64_t first_step = 0;          // That will be recorded. Where a run goes on, what was done after it before is done again.
+  double seconds = 0;                    // Of training before.
+  std::function<double()> wall_clock{};  // Without one, events happen at the seconds of training of their records.
 };
 
 // Begins a file of its own in the folder, after those that are there. What was recorded is in the file at once. An error of writing must
