@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <string>
 
 #include "starling/base/error.h"
@@ -182,6 +183,24 @@ TEST(PrincipalComponents, EqualPointsDetermineNothing) {
   EXPECT_EQ(components.explained_variance, (std::vector<double>{0, 0}));
   expect_orthonormal(components, "equal");
   EXPECT_EQ(components.project(std::vector<float>{0.1f, 0.2f, 0.3f}), (std::vector<double>{0, 0}));
+}
+
+// A known answer in very many dimensions: of a random walk, axis k explains 6 / (pi k)² (Antognini and Sohl-Dickstein, 2018).
+TEST(PrincipalComponents, ARandomWalkHasItsKnownVariances) {
+  for (const std::uint64_t seed : {1, 2}) {
+    RandomStream stream(seed, 0, "test");
+    std::vector<float> at(20000);
+    Rows rows;
+    for (int step = 0; step < 100; ++step) {
+      for (float& value : at) value += static_cast<float>(stream.uniform() - 0.5);
+      rows.push_back(at);
+    }
+    const PrincipalComponents components = analyse(rows, 3, 2);
+    for (std::size_t k = 0; k < 3; ++k) {
+      const double expected = 6 / std::pow(std::numbers::pi * static_cast<double>(k + 1), 2);
+      EXPECT_NEAR(components.explained_variance[k], expected, 0.01) << "seed " << seed << ", axis " << k;
+    }
+  }
 }
 
 // Weights move little beside what they are: the mean is taken off before anything is multiplied.
