@@ -42,7 +42,7 @@ struct Flags {
 
 // All of one model and one data set: points of another would be of another space.
 run::RunConfig common_config(const std::vector<std::string>& runs) {
-  const run::RunConfig first = run::RunDirectory::read_config(runs[0]);
+  run::RunConfig first = run::RunDirectory::read_config(runs[0]);
   for (const std::string& run : runs) {
     const run::RunConfig config = run::RunDirectory::read_config(run);
     const auto compare = [&](const char* what, const std::string& expected, const std::string& actual) {
@@ -58,6 +58,7 @@ run::RunConfig common_config(const std::vector<std::string>& runs) {
 
 std::vector<lab::WeightTrajectory> read_trajectories(const std::vector<std::string>& runs) {
   std::vector<lab::WeightTrajectory> trajectories;
+  trajectories.reserve(runs.size());
   for (const std::string& run : runs) trajectories.push_back({.name = run, .snapshots = run::read_snapshots(run)});
   return trajectories;
 }

@@ -25,6 +25,9 @@ namespace {
 // Thrown between two batches by an evaluation that is to end.
 struct Stopped {};
 
+using Fill = std::function<void(std::size_t, std::span<float>)>;
+using Keep = std::function<void(std::size_t, const compute::Evaluation&)>;
+
 // Losses at many points: those of a grid, and those of snapshots.
 class Evaluator {
  public:
@@ -37,12 +40,10 @@ class Evaluator {
 
   // What `fill(i, weights)` puts into the weights is evaluated for all i below `count`, and the outcome given to `keep(i, …)`, which may
   // be called on several threads at once, with different i. False if it was stopped.
-  bool run(WorkPool& pool, std::size_t count, const std::function<void(std::size_t, std::span<float>)>& fill,
-           const std::function<void(std::size_t, const compute::Evaluation&)>& keep);
+  bool run(WorkPool& pool, std::size_t count, const Fill& fill, const Keep& keep);
 
  private:
-  void work(compute::Replica& replica, std::size_t count, const std::function<void(std::size_t, std::span<float>)>& fill,
-            const std::function<void(std::size_t, const compute::Evaluation&)>& keep);
+  void work(compute::Replica& replica, std::size_t count, const Fill& fill, const Keep& keep);
 
   const data::Samples& samples_;
   const LandscapeOptions& options_;
@@ -53,8 +54,7 @@ class Evaluator {
   std::size_t done_ = 0;
 };
 
-bool Evaluator::run(WorkPool& pool, std::size_t count, const std::function<void(std::size_t, std::span<float>)>& fill,
-                    const std::function<void(std::size_t, const compute::Evaluation&)>& keep) {
+bool Evaluator::run(WorkPool& pool, std::size_t count, const Fill& fill, const Keep& keep) {
   run_parallel(pool, static_cast<int>(replicas_.size()), [&](int job) {
     try {
       work(*replicas_[static_cast<std::size_t>(job)], count, fill, keep);
@@ -68,8 +68,7 @@ bool Evaluator::run(WorkPool& pool, std::size_t count, const std::function<void(
   return !ends_;
 }
 
-void Evaluator::work(compute::Replica& replica, std::size_t count, const std::function<void(std::size_t, std::span<float>)>& fill,
-                     const std::function<void(std::size_t, const compute::Evaluation&)>& keep) {
+void Evaluator::work(compute::Replica& replica, std::size_t count, const Fill& fill, const Keep& keep) {
   const auto look_around = [&] {
     if (ends_ || (options_.stop && options_.stop())) throw Stopped{};
   };
@@ -114,6 +113,7 @@ PrincipalComponents plane_of(const std::vector<Placed>& placed, WorkPool& pool, 
                                 placed.empty() ? "is no snapshot" : "is only one snapshot"));
   }
   std::vector<std::span<const float>> points;
+  points.reserve(placed.size());
   for (const Placed& one : placed) points.emplace_back(one.snapshot->weights);
   if (points[0].size() < 2) throw UserError("the model has a single weight: there is no plane to look at, only a line");
   PrincipalComponents plane = principal_components(points, 2, pool);
@@ -127,9 +127,10 @@ PrincipalComponents plane_of(const std::vector<Placed>& placed, WorkPool& pool, 
   return plane;
 }
 
+using Coordinates = std::vector<std::vector<double>>;  // Of the snapshots, along both axes.
+
 // From the least to the most of these, and the margin. Where they do not differ, as wide as `otherwise`.
-std::vector<double> side(const std::vector<std::vector<double>>& coordinates, std::size_t axis, double otherwise,
-                         const LandscapeOptions& options) {
+std::vector<double> side(const Coordinates& coordinates, std::size_t axis, double otherwise, const LandscapeOptions& options) {
   double low = coordinates[0][axis];
   double high = low;
   for (const std::vector<double>& point : coordinates) {
@@ -149,7 +150,33 @@ std::vector<double> side(const std::vector<std::vector<double>>& coordinates, st
   return values;
 }
 
+Coordinates coordinates_of(const std::vector<Placed>& placed, const PrincipalComponents& plane) {
+  Coordinates coordinates;
+  coordinates.reserve(placed.size());
+  for (const Placed& one : placed) coordinates.push_back(plane.project(one.snapshot->weights));
+  return coordinates;
+}
+
 double mean_loss(const compute::Evaluation& evaluation) { return evaluation.loss_sum / static_cast<double>(evaluation.samples); }
+
+// Puts what the evaluations gave, first those of the snapshots, then those of the grid row by row, to where it belongs.
+void add_outcomes(const std::vector<Placed>& placed, const Coordinates& coordinates, bool has_labels,
+                  const std::vector<compute::Evaluation>& outcomes, Landscape& landscape) {
+  for (std::size_t i = 0; i < placed.size(); ++i) {
+    const run::Snapshot& snapshot = *placed[i].snapshot;
+    LandscapePoint point{.step = snapshot.step, .epoch = snapshot.epoch, .samples = snapshot.samples};
+    point.x = coordinates[i][0];
+    point.y = coordinates[i][1];
+    point.loss = mean_loss(outcomes[i]);
+    if (has_labels) point.accuracy = static_cast<double>(outcomes[i].correct) / static_cast<double>(outcomes[i].samples);
+    landscape.trajectories[placed[i].trajectory].points.push_back(point);
+  }
+  std::size_t next = placed.size();
+  landscape.grid.assign(landscape.y.size(), std::vector<double>(landscape.x.size()));
+  for (std::vector<double>& row : landscape.grid) {
+    for (double& loss : row) loss = mean_loss(outcomes[next++]);
+  }
+}
 
 }  // namespace
 
@@ -162,14 +189,13 @@ std::optional<Landscape> make_landscape(const std::vector<WeightTrajectory>& tra
   const std::vector<Placed> placed = placed_ones(trajectories, evaluator.weights(), result.notes);
   WorkPool pool(options.jobs);
   const PrincipalComponents plane = plane_of(placed, pool, result.notes);
-  std::vector<std::vector<double>> coordinates;
-  for (const Placed& one : placed) coordinates.push_back(plane.project(one.snapshot->weights));
+  const Coordinates coordinates = coordinates_of(placed, plane);
   result.explained_variance = {plane.explained_variance[0], plane.explained_variance[1]};
   result.x = side(coordinates, 0, 0, options);
   const double width = (result.x.back() - result.x.front()) / (1 + 2 * options.margin);
   result.y = side(coordinates, 1, plane.determined > 1 ? 0 : width, options);
+  for (const WeightTrajectory& trajectory : trajectories) result.trajectories.push_back({.name = trajectory.name});
 
-  // Snapshots first, then the grid row by row.
   std::vector<compute::Evaluation> outcomes(placed.size() + options.grid * options.grid);
   const auto fill = [&](std::size_t i, std::span<float> weights) {
     if (i < placed.size()) {
@@ -181,23 +207,7 @@ std::optional<Landscape> make_landscape(const std::vector<WeightTrajectory>& tra
   };
   const auto keep = [&](std::size_t i, const compute::Evaluation& evaluation) { outcomes[i] = evaluation; };
   if (!evaluator.run(pool, outcomes.size(), fill, keep)) return std::nullopt;
-
-  for (const WeightTrajectory& trajectory : trajectories) result.trajectories.push_back({.name = trajectory.name});
-  for (std::size_t i = 0; i < placed.size(); ++i) {
-    const run::Snapshot& snapshot = *placed[i].snapshot;
-    LandscapePoint point{.step = snapshot.step, .epoch = snapshot.epoch, .samples = snapshot.samples};
-    point.x = coordinates[i][0];
-    point.y = coordinates[i][1];
-    point.loss = mean_loss(outcomes[i]);
-    if (samples.has_labels()) point.accuracy = static_cast<double>(outcomes[i].correct) / static_cast<double>(outcomes[i].samples);
-    result.trajectories[placed[i].trajectory].points.push_back(point);
-  }
-  for (std::size_t row = 0; row < options.grid; ++row) {
-    std::vector<double>& losses = result.grid.emplace_back();
-    for (std::size_t column = 0; column < options.grid; ++column) {
-      losses.push_back(mean_loss(outcomes[placed.size() + row * options.grid + column]));
-    }
-  }
+  add_outcomes(placed, coordinates, samples.has_labels(), outcomes, result);
   return result;
 }
 

@@ -187,7 +187,7 @@ TEST(PrincipalComponents, EqualPointsDetermineNothing) {
 
 // A known answer in very many dimensions: of a random walk, axis k explains 6 / (pi k)² (Antognini and Sohl-Dickstein, 2018).
 TEST(PrincipalComponents, ARandomWalkHasItsKnownVariances) {
-  for (const std::uint64_t seed : {1, 2}) {
+  for (std::uint64_t seed = 1; seed <= 2; ++seed) {
     RandomStream stream(seed, 0, "test");
     std::vector<float> at(20000);
     Rows rows;
