@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "starling/base/clock.h"
 #include "starling/base/error.h"
 #include "starling/base/file.h"
 #include "starling/base/notifier.h"
+#include "starling/base/stopwatch.h"
 #include "starling/cli/commands.h"
 #include "starling/cli/interrupts.h"
-#include "starling/cli/terminal_line.h"
+#include "starling/cli/status_line.h"
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
 #include "starling/lab/landscape.h"
@@ -75,19 +75,19 @@ data::Samples samples_to_test(const Flags& flags, const run::RunConfig& config) 
 class Console {
  public:
   void progressed(std::size_t done, std::size_t all) {
-    const double seconds = to_seconds(watch_.elapsed());
+    const double seconds = watch_.seconds();
     const double left = seconds / static_cast<double>(done) * static_cast<double>(all - done);
     const std::string text = fmt::format("{} of {} points  left {}", done, all, time_text(left));
     if (seconds - shown_ < (line_.is_terminal() ? kSecondsBetweenUpdates : kSecondsBetweenLines)) return;
     shown_ = seconds;
     line_.is_terminal() ? line_.show(text) : line_.print(text);
   }
-  const TerminalLine& line() const { return line_; }
+  const StatusLine& line() const { return line_; }
 
  private:
   static constexpr double kSecondsBetweenUpdates = 0.2;
   static constexpr double kSecondsBetweenLines = 10;
-  TerminalLine line_;
+  StatusLine line_;
   Stopwatch watch_;
   double shown_ = 0;
 };

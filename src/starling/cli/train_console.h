@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "starling/cli/terminal_line.h"
+#include "starling/cli/status_line.h"
 #include "starling/run/trainer.h"
 
 namespace starling::cli {
@@ -21,7 +21,7 @@ class TrainConsole final : public run::TrainObserver {
   void clear() { line_.clear(); }
 
  private:
-  TerminalLine line_;
+  StatusLine line_;
   double last_line_seconds_ = 0;
 };
 
