@@ -54,6 +54,7 @@ struct TrainFlags {
   std::string config;
   std::string resume;
   std::string checkpoint;
+  bool tensorboard = false;
   bool json = false;
 };
 
