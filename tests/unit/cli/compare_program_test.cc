@@ -228,7 +228,7 @@ TEST_F(CompareProgram, InterruptedItGoesOn) {
   ::kill(child, SIGINT);
   const Ran ran = wait_for(child);
   EXPECT_EQ(ran.code, 130) << ran.errors;
-  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --out a\n"), std::string::npos) << ran.errors;
+  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --epochs 12 --out a\n"), std::string::npos) << ran.errors;
   const nlohmann::json json = nlohmann::json::parse(contents_of(path("a/comparison.json")));
   EXPECT_GE(json["cells"][0]["runs"].size() + json["cells"][1]["runs"].size(), 1U);
   const Ran again = run("grid.toml --epochs 12 --jobs 2 --out a");
