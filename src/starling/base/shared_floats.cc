@@ -58,14 +58,14 @@ void add_pair(float* shared, const float* values) {
 
 // Four components in one exchange. Every x86-64 processor since 2006 has it, but the compiler may not count on that.
 bool exchanges_fours() {
-  static const bool has = [] {
+  static const bool kHas = [] {
     unsigned eax = 0;
     unsigned ebx = 0;
     unsigned ecx = 0;
     unsigned edx = 0;
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_CMPXCHG16B) != 0;
   }();
-  return has;
+  return kHas;
 }
 
 __extension__ using Four = unsigned __int128;

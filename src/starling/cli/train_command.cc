@@ -1,11 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <atomic>
 #include <cerrno>
-#include <csignal>
 #include <cstring>
 #include <fstream>
 #include <memory>
@@ -16,6 +13,7 @@
 
 #include "starling/base/error.h"
 #include "starling/cli/commands.h"
+#include "starling/cli/interrupts.h"
 #include "starling/cli/train_console.h"
 #include "starling/cli/train_flags.h"
 #include "starling/cli/train_output.h"
@@ -24,31 +22,11 @@
 #include "starling/run/replica_set.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
+#include "starling/run/run_result.h"
 #include "starling/run/trainer.h"
 
 namespace starling::cli {
 namespace {
-
-std::atomic<int> interrupts{0};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may not wait for a lock");
-
-// The first asks the run to end with a checkpoint, the second ends it.
-extern "C" void on_interrupt(int) {
-  if (interrupts.fetch_add(1) > 0) ::_exit(kInterrupted);
-}
-
-// Also when the terminal goes away. What was ignored when the program was started, as by nohup, stays so.
-void catch_interrupts() {
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  action.sa_flags = SA_RESTART;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction before {};
-    ::sigaction(signal, nullptr, &before);
-    if (before.sa_handler != SIG_IGN) ::sigaction(signal, &action, nullptr);
-  }
-  std::signal(SIGPIPE, SIG_IGN);  // A reader that has gone is an error of writing, not the end.
-}
 
 void say(const std::string& text) {
   static_cast<void>(std::fputs(text.c_str(), stderr));
@@ -103,7 +81,7 @@ Prepared prepare_resumed(const TrainFlags& flags) {
 
 void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
   fmt::print("{}", summary_of(prepared.config, prepared.directory->path(), result));
-  if (flags.json) fmt::print("{}\n", json_of(prepared.config, prepared.directory->path(), result));
+  if (flags.json) fmt::print("{}\n", run::to_json(prepared.config, prepared.directory->path(), result));
   std::fflush(stdout);
   if (!result.balance.balanced) {
     std::string errors;
@@ -138,11 +116,9 @@ void run_train(const TrainFlags& flags) {
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
   }
   TrainConsole console;
-  run::Trainer trainer(config, replicas.pointers(), dataset,
-                       {.observer = &console,
-                        .stop = [] { return interrupts.load() > 0; },
-                        .trace = trace.is_open() ? &trace : nullptr,
-                        .viewers = replicas.viewers()});
+  run::Trainer trainer(
+      config, replicas.pointers(), dataset,
+      {.observer = &console, .stop = interrupted, .trace = trace.is_open() ? &trace : nullptr, .viewers = replicas.viewers()});
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);

@@ -59,6 +59,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--checkpoint-interval", flags.checkpoint_interval, "Besides, whenever this time has passed; 0 for never [60s]");
   command.add_option("--metrics-every", flags.metrics_every, "Steps from one record of the metrics to the next; 0 for epochs only [100]")
       ->check(count);
+  command.add_option("--snapshots", flags.snapshots, "Copies of the weights to keep per epoch, for 'starling landscape' [0]")->check(count);
   command.add_option("--out", flags.out, "The run directory [the next free number in runs/]")->check(given);
   command.add_option("--config", flags.config, "TOML file; flags go on top")->check(given);
   command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer")->check(given);
@@ -114,6 +115,7 @@ void apply(const TrainFlags& flags, run::RunConfig& config) {
   set(flags.checkpoint_every, config.checkpoint_every);
   if (flags.checkpoint_interval) config.checkpoint_interval = parse_duration(*flags.checkpoint_interval, "--checkpoint-interval");
   set(flags.metrics_every, config.metrics_every);
+  set(flags.snapshots, config.snapshots);
   if (!flags.out.empty()) config.out = flags.out;
 }
 

@@ -49,6 +49,7 @@ struct TrainFlags {
   std::optional<std::uint64_t> checkpoint_every;
   std::optional<std::string> checkpoint_interval;
   std::optional<std::uint64_t> metrics_every;
+  std::optional<std::uint64_t> snapshots;
   std::string out;
   std::string config;
   std::string resume;

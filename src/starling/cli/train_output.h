@@ -1,7 +1,6 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// What `starling train` prints at the end: a summary for people, one JSON object for programs. The fields are described in docs/training.md
-// and docs/ledger.md.
+// What `starling train` prints for people: a summary at the end.
 #pragma once
 
 #include <string>
@@ -12,9 +11,6 @@
 namespace starling::cli {
 
 std::string summary_of(const run::RunConfig& config, const std::string& directory, const run::TrainResult& result);
-
-// One line, without its end.
-std::string json_of(const run::RunConfig& config, const std::string& directory, const run::TrainResult& result);
 
 // "async, 2 workers, 1 server, codec topk:0.01".
 std::string roles_text(const run::RunConfig& config);

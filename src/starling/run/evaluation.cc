@@ -37,12 +37,15 @@ compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& sam
 }
 
 compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index,
-                                  const std::function<void()>& each_batch) {
+                                  const std::function<void()>& each_batch, std::span<std::int32_t> predictions) {
   const std::size_t batches = (samples.count + kEvaluationBatch - 1) / kEvaluationBatch;
   const auto boundary = [&](int part) {
     return std::min(samples.count, batches * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts) * kEvaluationBatch);
   };
-  return evaluate_range(replica, samples, boundary(index), boundary(index + 1), {}, each_batch);
+  const std::size_t begin = boundary(index);
+  const std::size_t end = boundary(index + 1);
+  return evaluate_range(replica, samples, begin, end, predictions.empty() ? predictions : predictions.subspan(begin, end - begin),
+                        each_batch);
 }
 
 std::string fingerprint(const data::Dataset& dataset) {

@@ -18,9 +18,9 @@ compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& sam
 
 // The same over part `index` of `parts` that the set is cut into; parts begin where batches do, so that the sum over them does not depend
 // on their number but for the rounding of the loss.
-// `each_batch` is called after every batch.
+// `each_batch` is called after every batch. `predictions` is that of the whole set.
 compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index,
-                                  const std::function<void()>& each_batch);
+                                  const std::function<void()>& each_batch, std::span<std::int32_t> predictions = {});
 
 // "60000 samples, 10000 to test, …": what tells these data from others of the same name, as when files were exchanged.
 std::string fingerprint(const data::Dataset& dataset);

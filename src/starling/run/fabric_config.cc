@@ -191,7 +191,9 @@ FabricConfig read_fabric_tables(TomlTable& file) {
     read(*table, "queue_bytes", config.sim.queue_bytes);
     table->reject_unknown_keys();
   }
-  for (TomlTable& table : file.tables("delay")) {
+  std::vector<TomlTable> delays;
+  if (!file.strings("delay")) delays = file.tables("delay");
+  for (TomlTable& table : delays) {
     fabric::DelayRule& rule = config.sim.delays.emplace_back();
     read(table, "point", rule.point);
     read(table, "ranks", rule.ranks);

@@ -14,6 +14,7 @@ std::string to_json_line(const MetricsRecord& record) {
   };
   put("loss", record.loss);
   put("gradient_norm", record.gradient_norm);
+  put("weight_norm", record.weight_norm);
   put("train_loss", record.train_loss);
   put("applications", record.applications);
   put("staleness", record.staleness);

@@ -26,6 +26,7 @@ struct MetricsRecord {
   std::size_t batch = 0;
   std::optional<double> loss{};  // Of the last batch.
   std::optional<double> gradient_norm{};
+  std::optional<double> weight_norm{};  // Of the parameters of the worker that records.
   // Of runs that exchange something.
   std::optional<std::uint64_t> applications{};  // Of updates so far, at all places together.
   std::optional<double> staleness{};            // In versions: the mean since the record or checkpoint before.

@@ -99,6 +99,7 @@ void read_run(TomlTable& table, bool fabric_has_seed, RunConfig& config) {
   read(table, "checkpoint_every", config.checkpoint_every);
   read(table, "checkpoint_interval", config.checkpoint_interval);
   read(table, "metrics_every", config.metrics_every);
+  read(table, "snapshots", config.snapshots);
   table.reject_unknown_keys();
 }
 
@@ -238,6 +239,12 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
     table->reject_unknown_keys();
   }
   if (auto table = file.table("strategy")) read_strategy(*table, config);
+  // They mean the workers, so their number must be known.
+  if (const auto delays = file.strings("delay")) {
+    file.locate("delay", [&] {
+      for (const std::string& delay : *delays) parse_delay(delay, "delay", config);
+    });
+  }
   if (auto table = file.table("optimizer")) read_optimiser(*table, config);
   if (auto table = file.table("schedule")) read_schedule(*table, config.schedule);
   if (auto table = file.table("run")) read_run(*table, fabric_has_seed, config);
@@ -341,6 +348,7 @@ std::string to_toml(const RunConfig& config) {
   writer.put("checkpoint_every", config.checkpoint_every);
   writer.put("checkpoint_interval", config.checkpoint_interval);
   writer.put("metrics_every", config.metrics_every);
+  writer.put("snapshots", config.snapshots);
   write_fabric_tables(config.fabric, writer);
   return writer.text();
 }

@@ -53,6 +53,7 @@ struct RunConfig {
   std::uint64_t checkpoint_every = 1;                       // Epochs; 0 for the end only.
   Duration checkpoint_interval = std::chrono::seconds(60);  // Besides, whenever so much time has passed; 0 for never.
   std::uint64_t metrics_every = 100;                        // Steps from one record to the next; 0 for epochs only.
+  std::uint64_t snapshots = 0;                              // Of the weights, per epoch; 0 for none.
   FabricConfig fabric{};                                    // With its seed, which is the run's.
 
   std::uint64_t seed() const { return fabric.sim.seed; }

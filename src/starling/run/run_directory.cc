@@ -84,4 +84,13 @@ void RunDirectory::write_config(const RunConfig& config) const {
   write_file_atomically(config_path(path_), to_toml(config), "configuration of the run");
 }
 
+void RunDirectory::write_result(const std::string& json) const {
+  write_file_atomically(result_path(), fmt::format("{}\n", json), "result of the run");
+}
+
+void RunDirectory::remove_result() const {
+  std::error_code error;
+  fs::remove(result_path(), error);
+}
+
 }  // namespace starling::run

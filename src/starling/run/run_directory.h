@@ -1,6 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// The folder of one run: config.toml, metrics.jsonl, checkpoints/. A run is never overwritten, and one process at a time works in it.
+// The folder of one run: config.toml, metrics.jsonl, checkpoints/, and when it has ended result.json. A run is never overwritten, and one
+// process at a time works in it.
 //
 //   RunDirectory directory = RunDirectory::create("runs/a", config);
 //   RunDirectory directory = RunDirectory::open("runs/a");
@@ -32,9 +33,14 @@ class RunDirectory {
   // Replaces the configuration, as when the run is to be longer.
   void write_config(const RunConfig& config) const;
 
+  // How the run ended, as JSON. Removed when it goes on.
+  void write_result(const std::string& json) const;
+  void remove_result() const;
+
   const std::string& path() const { return path_; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
   std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  std::string result_path() const { return path_ + "/result.json"; }
 
  private:
   explicit RunDirectory(std::string path);

@@ -158,6 +158,19 @@ std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
   return result;
 }
 
+std::optional<std::vector<std::string>> TomlTable::strings(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (value->is_string()) return std::vector<std::string>{value->as_string().str};
+  if (!value->is_array() || value->as_array().empty()) return std::nullopt;
+  std::vector<std::string> result;
+  for (const toml::value& element : value->as_array()) {
+    if (!element.is_string()) return std::nullopt;
+    result.push_back(element.as_string().str);
+  }
+  return result;
+}
+
 std::optional<TomlTable> TomlTable::table(std::string_view key) {
   const toml::value* value = state_->find(key);
   if (value == nullptr) return std::nullopt;

@@ -41,6 +41,8 @@ class TomlTable {
   std::vector<std::pair<std::string, std::string>> flattened() const;
   // A list of numbers. Whole and broken ones may stand side by side.
   std::optional<std::vector<double>> numbers(std::string_view key);
+  // A string, or a list of them; nothing for anything else, which may then be read in another way.
+  std::optional<std::vector<std::string>> strings(std::string_view key);
   std::optional<TomlTable> table(std::string_view key);
   std::vector<TomlTable> tables(std::string_view key);
 

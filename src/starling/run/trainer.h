@@ -37,6 +37,7 @@
 #include "starling/run/metrics.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
+#include "starling/run/snapshots.h"
 #include "starling/run/step_gate.h"
 #include "starling/strategy/registry.h"
 
@@ -63,6 +64,7 @@ class TrainObserver {
   virtual ~TrainObserver() = default;
   virtual void progressed(const Progress&) {}  // A few times a second.
   virtual void epoch_ended(const Progress&) {}
+  virtual void recorded(const MetricsRecord&) {}  // Has been written to the metrics.
   virtual void checkpoint_written(const std::string& path) { (void)path; }
   virtual void noted(const std::string& message) { (void)message; }  // Something unusual that is no failure.
 };
@@ -80,6 +82,10 @@ struct TrainResult {
   ledger::Balance balance{};        // The books of the whole run, what was done before it was resumed included.
   bool back_to_checkpoint = false;  // Interrupted where no checkpoint could be written: what came after the last is to be done again.
   std::vector<int> lost{};          // Workers that were lost, where the others finished without them.
+  strategy::Roles roles{};
+  // What the result says of the test set, by label and then by answer; empty where it was not tested, or answers are numbers.
+  std::vector<std::vector<std::uint64_t>> confusion{};
+  std::vector<std::string> class_names{};
 };
 
 // What a trainer works with, besides model and data. All of it is optional, and outlives the trainer.
@@ -137,6 +143,7 @@ class Trainer {
   bool skip(Worker& worker, const std::string& what);
   void look_around(fabric::Endpoint& endpoint);
   Status end_epoch_on_the_side(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
+  Status take_snapshot_if_due(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
   static void publish(Worker& worker);
 
   void count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before);
@@ -156,6 +163,7 @@ class Trainer {
 
   void diverge(std::uint64_t step, const std::string& what);
   void judge(const fabric::RunReport& report);
+  void count_answers();
   void finish();
   std::unique_ptr<strategy::Strategy> make_strategy(fabric::Endpoint& endpoint);
   std::vector<compute::Replica*> viewers_of(const std::vector<compute::Replica*>& replicas) const;
@@ -167,7 +175,8 @@ class Trainer {
   bool stretch_ends_at(std::uint64_t epoch) const;
   bool evaluation_is_due(std::uint64_t epoch) const;
   data::BatchOrder::Position furthest() const;
-  MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker);
+  MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, Worker& worker);
+  void write(const MetricsRecord& record);
   std::pair<std::uint64_t, std::uint64_t> applications_and_staleness();  // So far, as all ranks show them.
   void add_exchanges(const ledger::Account& own, MetricsRecord& record);
   double seconds_at(Time now) const;
@@ -196,6 +205,9 @@ class Trainer {
   std::optional<ledger::Ledger> ledger_;
   std::optional<CheckpointStore> store_;
   std::optional<MetricsLog> metrics_;
+  std::optional<SnapshotStore> snapshots_;
+  std::uint64_t next_snapshot_ = 1;        // After the first weights.
+  std::vector<std::int32_t> predictions_;  // Of the result on the test set, as of the last meeting that looked at it.
   std::string config_text_;
   std::string data_text_;
   std::vector<float> model_;

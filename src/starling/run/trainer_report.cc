@@ -41,9 +41,15 @@ void Trainer::end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::o
     MetricsRecord record = make_record("epoch", endpoint, worker);
     if (evaluation) record.test_loss = state_.test_loss;
     if (evaluation) record.test_accuracy = state_.test_accuracy;
-    metrics_->append(record);
+    write(record);
   }
   if (options_.observer != nullptr) options_.observer->epoch_ended(progress(endpoint.now()));
+}
+
+// With the mutex held.
+void Trainer::write(const MetricsRecord& record) {
+  metrics_->append(record);
+  if (options_.observer != nullptr) options_.observer->recorded(record);
 }
 
 std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
@@ -70,7 +76,7 @@ void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
   recorded_staleness_ = staleness;
 }
 
-MetricsRecord Trainer::make_record(const char* kind, fabric::Endpoint& endpoint, const Worker& worker) {
+MetricsRecord Trainer::make_record(const char* kind, fabric::Endpoint& endpoint, Worker& worker) {
   const Progress now = progress(endpoint.now());
   MetricsRecord record;
   record.kind = kind;
@@ -82,6 +88,7 @@ MetricsRecord Trainer::make_record(const char* kind, fabric::Endpoint& endpoint,
   record.lr = worker.last_lr;
   record.batch = worker.last_batch;
   record.train_loss = now.train_loss;
+  record.weight_norm = finite(norm(worker.parameters()));
   if (exchanges_) add_exchanges(ledger_->account(endpoint.rank()), record);
   return record;
 }

@@ -1,0 +1,14 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// Ctrl-C, SIGTERM, and a terminal that goes away: the first asks long work to end in good order, the second ends the program.
+#pragma once
+
+namespace starling::cli {
+
+// From now on. What was ignored when the program was started, as by nohup, stays so.
+void catch_interrupts();
+
+// Whether the work is asked to end.
+bool interrupted();
+
+}  // namespace starling::cli
