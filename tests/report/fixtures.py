@@ -6,13 +6,14 @@ import math
 import os
 import subprocess
 
-MODEL = ["--model", "dense 16, relu, dense 4", "--data", "blobs:classes=4,samples=1200"]
+USUAL = {"--model": "dense 16, relu, dense 4", "--data": "blobs:classes=4,samples=1200", "--epochs": "3", "--batch": "16", "--metrics-every": "5"}
 
 
 def train(program, folder, name, *flags):
-    """A run directory below `folder`, and the object that --json printed."""
+    """A run directory below `folder`, and the object that --json printed. Flags, each with its value, replace the usual ones."""
     path = os.path.join(folder, name)
-    done = subprocess.run([program, "train", *MODEL, "--epochs", "3", "--batch", "16", "--metrics-every", "5", "--json", "--out", path, *flags],
+    usual = {**USUAL, **dict(zip(flags[::2], flags[1::2]))}
+    done = subprocess.run([program, "train", "--json", "--out", path, *(word for pair in usual.items() for word in pair)],
                           capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         raise RuntimeError(f"training failed: {done.stderr}")

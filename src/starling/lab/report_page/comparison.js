@@ -96,7 +96,7 @@ function comparisonParts(comparison, memory) {
   }
   cards.append(element("section", {class: "card wide cells"}, element("div", {class: "card-head"}, element("h3", {}, "All cells")),
                        comparison.cells.length > 0 ? cellTable(comparison, memory) : element("p", {class: "muted"}, "There are no cells yet.")));
-  const head = element("div", {class: "part-head"}, element("h2", {}, comparison.title || comparison.path));
+  const head = element("div", {class: "part-head"}, element("h2", {}, comparison.title && comparison.title !== data.title ? comparison.title : "Comparison"));
   const part = element("section", {class: "part comparison"}, head, cards);
   if (comparison.command) part.append(commandLine(comparison.command));
   return part;

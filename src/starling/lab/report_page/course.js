@@ -30,7 +30,7 @@ function pointsOf(columns, field) {
 // Of steps and epochs together. Where there are many epochs, those alone are the calmer line.
 function mergedPoints(run, field, epochsSuffice = false) {
   const epochs = pointsOf(run.epochs, field);
-  if (epochsSuffice && epochs.length >= 20) return epochs;
+  if (epochsSuffice && epochs.length >= 5) return epochs;
   const points = pointsOf(run.steps, field).concat(epochs);
   return points.sort((a, b) => a.x - b.x);
 }
@@ -38,6 +38,15 @@ function mergedPoints(run, field, epochsSuffice = false) {
 function axisOptions() {
   const chosen = kAxes[view.axis];
   return axis(chosen.title(), chosen.format, {beginAtZero: true, grace: 0});
+}
+
+// All charts end where the longest run that is shown does.
+function furthest() {
+  let most = 0;
+  for (const run of shownRuns()) {
+    for (const columns of [run.steps, run.epochs]) for (const value of columns[view.axis] || []) most = Math.max(most, value ?? 0);
+  }
+  return most;
 }
 
 function describe(title, sets) {
@@ -50,7 +59,7 @@ function lines(title, sets, y, format, legend) {
   const drawn = sets.filter((set) => set.data.length > 0);
   if (drawn.length === 0) return null;
   const x = axisOptions();
-  x.max = Math.max(...drawn.map((set) => set.data[set.data.length - 1].x)) || undefined;
+  x.max = furthest() || undefined;
   const chosen = kAxes[view.axis];
   const tooltip = {
     title: (items) => (items.length === 0 ? "" : `${chosen.title()}: ${chosen.format(items[0].parsed.x)}`),
@@ -91,7 +100,9 @@ function lineCards() {
       "The mean over the samples of the epoch so far, of all workers.");
   add("Test loss", () => (shownRuns().length === 1 ? null :
     lines("Test loss", onePerRun("test_loss"), lossAxis("test loss", view.logarithmic), loss, [])));
-  add("Test accuracy", () => lines("Test accuracy", onePerRun("test_accuracy", {scale: 100}), axis("test accuracy, %", small),
+  // The colour of what was tested is that in the chart of the losses.
+  const tested = () => (shownRuns().length === 1 ? {borderColor: slotStyle(1).colour, backgroundColor: slotStyle(1).colour} : {});
+  add("Test accuracy", () => lines("Test accuracy", onePerRun("test_accuracy", {scale: 100, more: tested()}), axis("test accuracy, %", small),
                                    (value) => `${value.toFixed(2)} %`, []));
   add("Staleness", () => {
     const sets = onePerRun("staleness", {more: {tension: 0}});
@@ -132,7 +143,7 @@ function histogramBins(histograms) {
 const kStalenessUnits = {version: "versions", gradient_sets: "gradient sets"};
 
 function stalenessHistogram() {
-  const runs = shownRuns().filter((run) => (run.result?.histograms?.[view.staleness] || []).length > 0);
+  const runs = shownRuns().filter((run) => exchanges(run) && run.result.histograms[view.staleness].length > 0);
   if (runs.length === 0) return null;
   const bins = histogramBins(runs.map((run) => run.result.histograms[view.staleness]));
   const unit = kStalenessUnits[view.staleness];
@@ -151,7 +162,7 @@ function stalenessHistogram() {
   const summaries = runs.map((run) => `${run.name}: mean ${number(run.result.staleness?.[view.staleness]?.mean)}`);
   return {
     title: `Staleness of the updates applied, in ${unit}`,
-    configuration: {type: "bar", data: {labels: bins.labels, datasets: sets}, options}, legend: [],
+    configuration: {type: "bar", data: {labels: bins.labels, datasets: sets}, options}, legend: runs.length > 1 ? runs.map((run) => ({name: run.name, colour: slotStyle(run.slot).colour, filled: true})) : [],
     label: `Histogram of the staleness in ${unit}. ${summaries.slice(0, 12).join("; ")}`,
     columns: [{name: `staleness, ${unit}`}, ...runs.map((run) => ({name: `${run.name}, %`, format: (value) => number(value, 4)}))],
     rows: () => bins.labels.map((label, i) => [label, ...bins.shares.map((share) => share[i])]),

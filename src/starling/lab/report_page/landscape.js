@@ -122,6 +122,9 @@ function sized(canvas, width, height) {
   return context;
 }
 
+// Map and surface stand side by side, and are of one height.
+function plotHeight(width) { return Math.round(Math.min(Math.max(width * 0.82, 290), 600)); }
+
 // The colour of a path is that of its run, where the page shows it too.
 function pathStyles(landscape) {
   const shown = shownRuns();
@@ -147,9 +150,9 @@ function drawContour(canvas, prepared) {
   const width = canvas.parentElement.clientWidth;
   const narrow = width < 480;
   const left = narrow ? 50 : 62;
-  const right = narrow ? 58 : 92;
+  const right = narrow ? 72 : 92;
   const inner = width - left - right;
-  const innerHeight = Math.round(Math.min(Math.max(inner * 0.8, 220), 560));
+  const innerHeight = plotHeight(width) - 62;
   const context = sized(canvas, width, innerHeight + 62);
   const top = 10;
   const px = (x) => left + inner * (x - extent.x[0]) / (extent.x[1] - extent.x[0]);
@@ -265,7 +268,13 @@ function drawPaths(context, landscape, place) {
     context.setLineDash(styles[i].dash);
     context.stroke();
     context.setLineDash([]);
-    points.slice(1, -1).forEach(([x, y]) => disc(context, x, y, 2.6, styles[i].colour, "#ffffff", 0.8));
+    // A dot for each snapshot, where they do not crowd.
+    let [fromX, fromY] = points[0];
+    for (const [x, y] of points.slice(1, -1)) {
+      if (Math.hypot(x - fromX, y - fromY) < 14) continue;
+      disc(context, x, y, 3, styles[i].colour, "#ffffff", 0.8);
+      [fromX, fromY] = [x, y];
+    }
     disc(context, ...points[0], 5, "#ffffff", styles[i].colour, 2.6);
     disc(context, ...points[points.length - 1], 6, styles[i].colour, "#ffffff", 2);
   });
@@ -321,7 +330,7 @@ function drawColourBar(context, prepared, {x, top, height, narrow}) {
     if (i % 2 === 0) context.fillText(number(lossAt(level), 2), x + thickness + 5, Math.min(Math.max(top + height * (1 - i / kLevels), top + 6), top + height - 6));
   });
   context.save();
-  context.translate(x + thickness + (narrow ? 34 : 50), top + height / 2);
+  context.translate(x + thickness + (narrow ? 42 : 50), top + height / 2);
   context.rotate(-Math.PI / 2);
   context.textAlign = "center";
   context.fillText(`${landscape.loss || "loss"}${logarithmic ? " (logarithmic)" : ""}`, 0, 0, height);
@@ -351,8 +360,9 @@ function landscapeParts(landscape) {
       landscape.trajectories.flatMap((path) => path.points.map((point) => [path.name, point.step, point.epoch, point.x, point.y, point.loss, point.accuracy]))));
   });
   const note = `The plane through the weights in which the paths spread most, found by principal components; at each of its points the ${landscape.loss || "loss"}` +
-    `${isNumber(landscape.samples) ? ` over ${count(landscape.samples)} samples` : ""}. Rings mark where paths begin, discs where they end.`;
-  return element("section", {class: "part landscape"}, element("div", {class: "part-head"}, element("h2", {}, landscape.title || landscape.path), legend),
+    `${isNumber(landscape.samples) ? ` over ${count(landscape.samples)} samples` : ""}. Rings mark where paths begin, discs where they end.` +
+    (landscape.grid.flat().some((value) => !isNumber(value)) ? " Where nothing is drawn the loss is not finite." : "");
+  return element("section", {class: "part landscape"}, element("div", {class: "part-head"}, element("h2", {}, landscape.title && landscape.title !== data.title ? landscape.title : "Landscape of the loss"), legend),
     element("div", {class: "cards"},
       element("section", {class: "card"}, element("div", {class: "card-head"}, element("h3", {}, "Map")), element("div", {class: "plot"}, map)),
       element("section", {class: "card"}, element("div", {class: "card-head"}, element("h3", {}, "Surface"), element("span", {class: "note"}, "drag to turn")),

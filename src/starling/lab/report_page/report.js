@@ -63,6 +63,9 @@ function strategyText(run) {
   return {name, workers: Number(workers)};
 }
 
+// A worker alone applies its own updates, none of them stale.
+function exchanges(run) { return strategyText(run).name !== "sequential" && Array.isArray(run.result?.histograms?.version) && Array.isArray(run.result.histograms.gradient_sets); }
+
 function timeName(run) { return run.virtual_time ? "Virtual time" : "Time"; }
 
 function figuresOf(run) {
@@ -73,7 +76,7 @@ function figuresOf(run) {
     ["Training loss", loss(figureOf(run, "train_loss")), "mean of the last epoch", figureOf(run, "train_loss")],
     ["Samples", count(figureOf(run, "samples")), `${number(result?.epochs ?? figureOf(run, "epoch"))} epochs, ${count(result?.steps ?? figureOf(run, "step"))} steps`, figureOf(run, "samples")],
     [timeName(run), seconds(figureOf(run, "seconds")), `${count(figureOf(run, "samples_per_second"))} samples/s`, figureOf(run, "seconds")],
-    ["Staleness", number(result?.staleness?.version?.mean, 3), `versions, mean; 95 % at most ${number(result?.staleness?.version?.p95, 3)}`, (result?.histograms?.version || []).length > 0 ? result?.staleness?.version?.mean : null],
+    ["Staleness", number(result?.staleness?.version?.mean, 3), `versions, mean; 95 % at most ${number(result?.staleness?.version?.p95, 3)}`, exchanges(run) ? result.staleness?.version?.mean : null],
     ["Bytes sent", bytes(figureOf(run, "bytes_sent")), null, figureOf(run, "bytes_sent") || null],
     ["Idle", percent(result?.idle_fraction, 1), result?.straggler ? `straggler: rank ${result.straggler.rank}, ${number(result.straggler.times, 3)} times as slow` : "of the workers' time", (strategyText(run).workers > 1 ? result?.idle_fraction : null)],
   ];
@@ -101,7 +104,7 @@ function runsTable() {
   const kinds = new Set(data.runs.map((run) => run.virtual_time));
   figure(kinds.size > 1 ? "Time, s (some virtual)" : kinds.has(true) ? "Virtual time, s" : "Time, s", "seconds", (value) => number(value, 4));
   figure("Samples/s", "samples_per_second", count);
-  const stale = (run) => ((run.result?.histograms?.version || []).length > 0 ? run.result.staleness?.version?.mean ?? null : null);
+  const stale = (run) => (exchanges(run) ? run.result.staleness?.version?.mean ?? null : null);
   if (data.runs.some((run) => isNumber(stale(run)))) columns.push({name: "Staleness, versions", value: stale, show: (run) => number(stale(run), 3)});
   figure("Sent", "bytes_sent", bytes);
   figure("Idle", "idle_fraction", (value) => percent(value, 1));
@@ -176,7 +179,7 @@ function absences() {
   if (!run.result) reasons.push("It has no result yet, so staleness histogram, workers' time and classes are missing: it is under way, or was stopped.");
   else {
     if (!run.result.classes) reasons.push("Its answers are no classes, or it was not tested.");
-    if ((run.result.histograms?.version || []).length === 0) reasons.push("It exchanged no updates, so there is no staleness.");
+    if (!exchanges(run)) reasons.push("It exchanged no updates, so there is no staleness.");
   }
   return reasons;
 }
@@ -209,7 +212,7 @@ function coursePart() {
 
 function detailPart() {
   const units = switchOf("Unit of the staleness", {version: "Versions", gradient_sets: "Gradient sets"}, view.staleness, (key) => { view.staleness = key; refreshCharts(); });
-  const exchanged = data.runs.some((run) => (run.result?.histograms?.version || []).length > 0);
+  const exchanged = data.runs.some(exchanges);
   const cards = element("div", {class: "cards"},
     chartCard({title: "Staleness of the updates applied", wide: true, build: stalenessHistogram}),
     chartCard({title: "Whose time went where", wide: true, build: timeOfRuns}));
@@ -279,7 +282,16 @@ function refresh() {
   for (const renew of renewed) renew();
   refreshCharts();
   // A part of which nothing is there has no heading either.
+  fillRows();
   for (const part of document.querySelectorAll(".exchange, .course")) part.hidden = [...part.querySelectorAll(".card")].every((card) => card.hidden);
+}
+
+// A card that would stand alone in its row takes the whole of it.
+function fillRows() {
+  for (const grid of document.querySelectorAll(".course .cards")) {
+    const cards = [...grid.children].filter((card) => !card.hidden);
+    cards.forEach((card, i) => card.classList.toggle("wide", i === cards.length - 1 && cards.length % 2 === 1));
+  }
 }
 
 chooseRuns();

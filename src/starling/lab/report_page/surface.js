@@ -3,7 +3,7 @@
 // The landscape as a surface that can be turned: patches sorted by depth and painted from back to front.
 
 const kHeightOfBox = 0.62;
-const kFirstTurn = {yaw: -0.65, pitch: 0.62};
+const kFirstTurn = {yaw: -0.6, pitch: 0.8};
 
 // Every second line of the finer grid is fine enough for the eye.
 function surfacePatches(prepared) {
@@ -22,7 +22,7 @@ function surfacePatches(prepared) {
       if (corners.some((corner) => Number.isNaN(corner[2]))) continue;
       const slope = Math.hypot(corners[1][2] - corners[0][2], corners[3][2] - corners[0][2]) * columns / 2;
       const lean = ((corners[1][2] - corners[0][2]) - (corners[3][2] - corners[0][2])) * columns / 2;
-      const light = Math.min(Math.max(1 - 0.1 * slope + 0.16 * lean, 0.62), 1.18);
+      const light = Math.min(Math.max(1.04 - 0.05 * slope + 0.1 * lean, 0.78), 1.14);
       const level = corners.reduce((sum, corner) => sum + corner[2], 0) / 4;
       const colour = viridis((level + kHeightOfBox) / (2 * kHeightOfBox)).map((value) => Math.min(255, Math.round(value * light)));
       const every = (index, others) => index * stride % kFiner === 0 || index === others - 1;
@@ -62,7 +62,8 @@ function surfacePainter(canvas, prepared) {
 
 // Parallel projection: a point of the box to the canvas, and how deep it lies.
 function projection(turn, width, height) {
-  const scale = Math.min(width / 3.15, height / 2.75);
+  // The longest diagonal of the floor, with room for the labels beside it.
+  const scale = Math.min((width - 104) / (2 * Math.SQRT2), (height - 40) / 2.9);
   const [c, s] = [Math.cos(turn.yaw), Math.sin(turn.yaw)];
   const [cp, sp] = [Math.cos(turn.pitch), Math.sin(turn.pitch)];
   return ([x, y, z]) => {
@@ -74,7 +75,7 @@ function projection(turn, width, height) {
 
 function paintSurface(canvas, prepared, patches, turn) {
   const width = canvas.parentElement.clientWidth;
-  const height = Math.round(Math.min(Math.max(width * 0.8, 260), 560));
+  const height = plotHeight(width);
   const context = sized(canvas, width, height);
   const project = projection(turn, width, height);
   paintBox(context, prepared, project, turn, width);
@@ -186,8 +187,8 @@ function paintBox(context, prepared, project, turn, width) {
     line([-1, y, floor], [1, y, floor]);
     label(number(tick, 3), [near.x, y, floor], [near.x, 0, 0], 16);
   }
-  label("component 1", [0, near.y, floor], [0, near.y, 0], 40);
-  label("component 2", [near.x, 0, floor], [near.x, 0, 0], narrow ? 36 : 44);
+  label("component 1", [0, near.y, floor], [0, near.y, 0], 44);
+  label("component 2", [near.x, 0, floor], [near.x, 0, 0], narrow ? 44 : 62);
   paintHeightAxis(context, {project, near, floor, low, span, lossAt, landscape, line});
 }
 
