@@ -63,7 +63,7 @@ function lineSet(name, style, points, more = {}) {
   const sparse = points.length <= 24;
   return {
     label: name, data: points, borderColor: style.colour, backgroundColor: style.colour, borderDash: style.dash, borderWidth: 2,
-    pointRadius: sparse ? 2.5 : 0, pointHoverRadius: 4, tension: 0, spanGaps: true, ...more,
+    pointRadius: sparse ? 2.5 : 0, pointHoverRadius: 4, tension: 0, spanGaps: true, clip: 6, ...more,
   };
 }
 
