@@ -18,6 +18,7 @@ inline constexpr int kUnbalanced = 4;     // An update was lost or applied twice
 inline constexpr int kInterrupted = 130;  // As of a program that SIGINT ends.
 
 void add_collective_command(CLI::App& app);
+void add_compare_command(CLI::App& app);
 void add_converge_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);

@@ -56,6 +56,7 @@ int run(int argc, char** argv) {
   app.footer("'starling COMMAND --help' explains a command.");
   starling::cli::add_train_command(app);
   starling::cli::add_evaluate_command(app);
+  starling::cli::add_compare_command(app);
   starling::cli::add_report_command(app);
   starling::cli::add_strategies_command(app);
   starling::cli::add_collective_command(app);

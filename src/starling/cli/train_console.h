@@ -6,23 +6,22 @@
 
 #include <string>
 
+#include "starling/cli/status_line.h"
 #include "starling/run/trainer.h"
 
 namespace starling::cli {
 
 class TrainConsole final : public run::TrainObserver {
  public:
-  TrainConsole();
-
   void progressed(const run::Progress& progress) override;
   void epoch_ended(const run::Progress& progress) override;
   void noted(const std::string& message) override;
 
   // Removes what is refreshed, so that other output may follow.
-  void clear();
+  void clear() { line_.clear(); }
 
  private:
-  bool terminal_;
+  StatusLine line_;
   double last_line_seconds_ = 0;
 };
 

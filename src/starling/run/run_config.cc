@@ -161,30 +161,6 @@ bool is_utf8(const std::string& text) {
   }
 }
 
-// "optimizer.lr = 0.05", one line per key, without what may differ between a run and its continuation.
-std::vector<std::string> keys_that_matter(RunConfig config) {
-  const RunConfig defaults;
-  config.epochs = defaults.epochs;
-  if (config.workers == 1) {  // Many workers meet for a checkpoint, which is part of the course of the run.
-    config.checkpoint_every = defaults.checkpoint_every;
-    config.checkpoint_interval = defaults.checkpoint_interval;
-  }
-  config.data_folder = defaults.data_folder;
-  std::istringstream text(to_toml(config));
-  std::vector<std::string> keys;
-  std::string table;
-  for (std::string line; std::getline(text, line);) {
-    if (line.empty() || line[0] == '#') continue;
-    if (line[0] == '[') {
-      const std::size_t begin = line.find_first_not_of('[');
-      table = line.substr(begin, line.find(']') - begin);
-    } else {
-      keys.push_back(fmt::format("{}.{}", table, line));
-    }
-  }
-  return keys;
-}
-
 }  // namespace
 
 const std::string& RunConfig::strategy_name() const {
@@ -212,8 +188,7 @@ optim::ScheduleOptions RunConfig::schedule_options() const {
   return result;
 }
 
-RunConfig parse_run_config(const std::string& text, const std::string& origin) {
-  TomlTable file = TomlTable::parse(text, origin);
+RunConfig read_run_config(TomlTable& file) {
   RunConfig config;
   config.fabric = read_fabric_tables(file);
   bool fabric_has_seed = false;
@@ -250,6 +225,11 @@ RunConfig parse_run_config(const std::string& text, const std::string& origin) {
   if (auto table = file.table("run")) read_run(*table, fabric_has_seed, config);
   file.reject_unknown_keys();
   return config;
+}
+
+RunConfig parse_run_config(const std::string& text, const std::string& origin) {
+  TomlTable file = TomlTable::parse(text, origin);
+  return read_run_config(file);
 }
 
 RunConfig read_run_config(const std::string& path) { return parse_run_config(read_file(path, "configuration file"), path); }
@@ -353,9 +333,28 @@ std::string to_toml(const RunConfig& config) {
   return writer.text();
 }
 
-std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now) {
-  const std::vector<std::string> old_keys = keys_that_matter(before);
-  const std::vector<std::string> new_keys = keys_that_matter(now);
+std::vector<std::string> key_lines(const RunConfig& config) {
+  std::istringstream text(to_toml(config));
+  std::vector<std::string> keys;
+  std::string table;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    if (line[0] == '[') {
+      const std::size_t begin = line.find_first_not_of('[');
+      table = line.substr(begin, line.find(']') - begin);
+    } else {
+      keys.push_back(fmt::format("{}.{}", table, line));
+    }
+  }
+  return keys;
+}
+
+std::optional<std::string> difference(RunConfig before, RunConfig now) {
+  // Where data lie and how many threads simulate change no result.
+  before.data_folder = now.data_folder;
+  before.fabric.sim.pool_threads = now.fabric.sim.pool_threads;
+  const std::vector<std::string> old_keys = key_lines(before);
+  const std::vector<std::string> new_keys = key_lines(now);
   const auto [old_key, new_key] = std::mismatch(old_keys.begin(), old_keys.end(), new_keys.begin(), new_keys.end());
   if (old_key == old_keys.end() && new_key == new_keys.end()) return std::nullopt;
   if (new_key == new_keys.end()) return fmt::format("it had {}, which is gone", *old_key);
@@ -365,6 +364,16 @@ std::optional<std::string> conflict(const RunConfig& before, const RunConfig& no
   if (old_key == old_keys.end() || old_key->substr(0, old_key->find(" = ")) != name)
     return fmt::format("{} is {}, but was not there", name, value);
   return fmt::format("{} is {}, but was {}", name, value, old_key->substr(equals + 3));
+}
+
+std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now) {
+  RunConfig allowed = before;
+  allowed.epochs = now.epochs;
+  if (before.workers == 1 && now.workers == 1) {  // Many workers meet for a checkpoint, which is part of the course of the run.
+    allowed.checkpoint_every = now.checkpoint_every;
+    allowed.checkpoint_interval = now.checkpoint_interval;
+  }
+  return difference(allowed, now);
 }
 
 void parse_schedule(const std::string& text, std::string_view what, optim::ScheduleOptions& schedule) {

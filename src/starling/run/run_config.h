@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "starling/base/time.h"
 #include "starling/optim/optimiser.h"
@@ -72,11 +73,22 @@ RunConfig read_run_config(const std::string& path);
 // The same from a text; `origin` stands for the file's name in messages.
 RunConfig parse_run_config(const std::string& text, const std::string& origin);
 
+class TomlTable;
+
+// The same from a table, as one that was merged from several. Keys that were asked for before may stand in it too.
+RunConfig read_run_config(TomlTable& file);
+
 // Throws UserError if a value is out of range or a name does not exist, as far as this can be known without data and model.
 void validate(const RunConfig& config, const strategy::Registry& registry = strategy::Registry::built_in());
 
 // All keys with their values, `out` left out: reading this repeats the run in another directory.
 std::string to_toml(const RunConfig& config);
+
+// The same as lines "optimizer.lr = 0.05", one for each key.
+std::vector<std::string> key_lines(const RunConfig& config);
+
+// The first key by which one run would have another result than the other: "train.epochs is 6, but was 3". Nothing if there is none.
+std::optional<std::string> difference(RunConfig before, RunConfig now);
 
 // The first difference that would make a run continued with `now` another one than begun with `before`: "optimizer.lr is 0.1, but was
 // 0.05". Nothing if there is none: epochs may be more, and when to checkpoint and where data lies do not matter.

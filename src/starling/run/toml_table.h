@@ -4,6 +4,7 @@
 // source, that knows the TOML library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -45,8 +46,41 @@ class TomlTable {
   std::optional<std::vector<std::string>> strings(std::string_view key);
   std::optional<TomlTable> table(std::string_view key);
   std::vector<TomlTable> tables(std::string_view key);
+  // False if the key is absent.
+  bool is_list(std::string_view key) const;
 
-  // Runs `read` and puts file and line of `key` in front of a UserError it throws.
+  // Files that are put together from layers. Keys of these functions are dotted: "strategy.options.rho". Values keep the file and line they
+  // stand at, whatever they are merged into.
+
+  // A value that is no table, with where it begins.
+  struct Leaf {
+    std::string key{};
+    std::size_t line = 0;
+    std::size_t column = 0;
+  };
+  // In the order of the file.
+  std::vector<Leaf> leaves() const;
+  std::size_t line() const;
+
+  // One element of a list: how it reads, and a table that has nothing but the element under the list's key.
+  struct Choice;
+  // Throws UserError if the key has no list, or an empty one.
+  std::vector<Choice> choices(std::string_view key) const;
+
+  // This table with another on top: tables are merged, all other values replaced, lists too. Nothing has been asked for in the result.
+  TomlTable merged(const TomlTable& over) const;
+  TomlTable without(std::string_view key) const;
+  TomlTable copy() const;
+  // The same, as if it were a whole file.
+  TomlTable at_the_top() const;
+  // A file that has nothing but what stands here under `key`, under `other_key`.
+  TomlTable moved(std::string_view key, std::string_view other_key) const;
+  bool contains(std::string_view key) const;
+
+  // Lines "key = value", dotted, in the order of the alphabet, from which parse() makes the same table, under the prefix.
+  std::string to_text(const std::string& prefix = "") const;
+
+  // Runs `read` and puts file and line of `key`, which may be dotted, in front of a UserError it throws.
   void locate(std::string_view key, const std::function<void()>& read) const;
 
   // Throws UserError if the key is absent.
@@ -59,6 +93,11 @@ class TomlTable {
   struct State;
   explicit TomlTable(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
+};
+
+struct TomlTable::Choice {
+  std::string text;
+  TomlTable layer;
 };
 
 }  // namespace starling::run

@@ -4,14 +4,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
 #include <utility>
 
 #include "starling/base/error.h"
 
 namespace starling::run {
-namespace {
 
-std::string quoted(std::string_view text) {
+std::string toml_quoted(std::string_view text) {
   std::string result = "\"";
   for (const char character : text) {
     if (character == '"' || character == '\\') {
@@ -26,7 +27,12 @@ std::string quoted(std::string_view text) {
   return result + '"';
 }
 
-}  // namespace
+std::string toml_key(const std::string& key) {
+  const bool bare = !key.empty() && std::all_of(key.begin(), key.end(), [](unsigned char character) {
+    return std::isalnum(character) != 0 || character == '_' || character == '-';
+  });
+  return bare ? key : toml_quoted(key);
+}
 
 void TomlWriter::comment(std::string_view text) { text_ += fmt::format("# {}\n", text); }
 
@@ -34,7 +40,7 @@ void TomlWriter::table(std::string_view name) { text_ += fmt::format("{}[{}]\n",
 
 void TomlWriter::element(std::string_view name) { text_ += fmt::format("{}[[{}]]\n", text_.empty() ? "" : "\n", name); }
 
-void TomlWriter::put(std::string_view key, std::string_view value) { line(key, quoted(value)); }
+void TomlWriter::put(std::string_view key, std::string_view value) { line(key, toml_quoted(value)); }
 
 void TomlWriter::put(std::string_view key, double value) { line(key, fmt::format("{}", value)); }
 
@@ -53,6 +59,12 @@ void TomlWriter::put(std::string_view key, Duration value) {
 }
 
 void TomlWriter::put(std::string_view key, const std::vector<double>& values) { line(key, fmt::format("[{}]", fmt::join(values, ", "))); }
+
+void TomlWriter::put(std::string_view key, const std::vector<std::string>& values) {
+  std::vector<std::string> texts;
+  for (const std::string& value : values) texts.push_back(toml_quoted(value));
+  line(key, fmt::format("[{}]", fmt::join(texts, ", ")));
+}
 
 void TomlWriter::line(std::string_view key, std::string_view value) { text_ += fmt::format("{} = {}\n", key, value); }
 

@@ -12,6 +12,12 @@
 
 namespace starling::run {
 
+// A string in quotes.
+std::string toml_quoted(std::string_view text);
+
+// A key as it stands before the equals sign: in quotes where it must be.
+std::string toml_key(const std::string& key);
+
 class TomlWriter {
  public:
   void comment(std::string_view text);
@@ -28,6 +34,7 @@ class TomlWriter {
   void put(std::string_view key, bool value);
   void put(std::string_view key, Duration value);
   void put(std::string_view key, const std::vector<double>& values);
+  void put(std::string_view key, const std::vector<std::string>& values);
 
   const std::string& text() const { return text_; }
 

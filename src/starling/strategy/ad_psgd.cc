@@ -116,7 +116,7 @@ class AdPsgd final : public Strategy {
     if (!partner) return {};
     const params::UpdateId id = context().account.produced_for(std::vector<int>{*partner, rank()});
     endpoint().pass("push");
-    const Status sent = requests_.send(*partner, TensorView::of(weights), {.id = id, .contents = steps_.contents()});
+    Status sent = requests_.send(*partner, TensorView::of(weights), {.id = id, .contents = steps_.contents()});
     if (sent) {
       asked_ = Asked{.partner = *partner, .id = id};
       return {};
@@ -170,8 +170,8 @@ class AdPsgd final : public Strategy {
       return {};
     }
     endpoint().pass("push");
-    const Status sent = replies_.send(incoming->source, TensorView::of(std::span<const float>(weights)),
-                                      {.id = incoming->stamp.id, .contents = steps_.contents()});
+    Status sent = replies_.send(incoming->source, TensorView::of(std::span<const float>(weights)),
+                                {.id = incoming->stamp.id, .contents = steps_.contents()});
     if (sent) {
       average(weights, *incoming);
       return {};
@@ -183,7 +183,7 @@ class AdPsgd final : public Strategy {
   // Waits for the passive too, so that none gets a request of the next stretch while it is still in this one.
   Status finish_active() {
     for (const Rank partner : partners_) {
-      const Status sent = requests_.send(partner, TensorView::of(std::span<const float>()));
+      Status sent = requests_.send(partner, TensorView::of(std::span<const float>()));
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     for (const Rank partner : partners_) {
@@ -212,7 +212,7 @@ class AdPsgd final : public Strategy {
     }
     std::fill(finished_.begin(), finished_.end(), char{0});
     for (const Rank partner : partners_) {
-      const Status sent = endpoint().send(partner, tag_in(context(), kFinished), {});
+      Status sent = endpoint().send(partner, tag_in(context(), kFinished), {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     return {};

@@ -117,7 +117,7 @@ class GoSgd final : public Strategy {
     const double half = alpha() / 2;
     set_alpha(half);
     const params::Stamp stamp{.id = id, .contents = steps_.contents(), .value = half};
-    const Status sent = models_.send(peer, TensorView::of(weights), stamp, fabric::Deadline::after(Duration::zero()));
+    Status sent = models_.send(peer, TensorView::of(weights), stamp, fabric::Deadline::after(Duration::zero()));
     if (sent) {
       ++sent_[static_cast<std::size_t>(peer)];
       return {};
@@ -189,7 +189,7 @@ class GoSgd final : public Strategy {
     std::vector<Rank> left;
     for (const Rank to : ranks) {
       const params::Stamp stamp{.version = sent_[static_cast<std::size_t>(to)]};
-      const Status sent = models_.send(to, TensorView::of(std::span<const float>()), stamp, fabric::Deadline::after(Duration::zero()));
+      Status sent = models_.send(to, TensorView::of(std::span<const float>()), stamp, fabric::Deadline::after(Duration::zero()));
       if (sent || sent.failure().kind == FailureKind::peer_lost) continue;
       if (sent.failure().kind != FailureKind::timeout) return sent;
       left.push_back(to);
@@ -219,7 +219,7 @@ class GoSgd final : public Strategy {
   Status wait_for_all() {
     const fabric::Tag tag = tag_in(context(), kDrained);
     for (const int neighbour : topology_.neighbours(rank())) {
-      const Status sent = endpoint().send(neighbour, tag, {});
+      Status sent = endpoint().send(neighbour, tag, {});
       if (!sent && sent.failure().kind != FailureKind::peer_lost) return sent;
     }
     for (const int neighbour : topology_.neighbours(rank())) {

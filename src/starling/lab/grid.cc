@@ -1,0 +1,520 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+#include "starling/lab/grid.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "starling/base/error.h"
+#include "starling/base/sha256.h"
+#include "starling/data/dataset.h"
+#include "starling/data/partition.h"
+#include "starling/data/specification.h"
+#include "starling/run/toml_read.h"
+#include "starling/run/toml_table.h"
+#include "starling/run/toml_write.h"
+#include "starling/strategy/registry.h"
+
+namespace starling::lab {
+namespace {
+
+using run::TomlTable;
+
+constexpr std::size_t kMostRuns = 100'000;
+
+// An axis with its layers, and where it stands.
+struct LayeredAxis {
+  std::string name{};
+  std::vector<TomlTable::Choice> choices{};
+  std::size_t line = 0;
+  std::size_t column = 0;
+
+  std::vector<std::string> labels() const {
+    std::vector<std::string> result;
+    for (const TomlTable::Choice& choice : choices) result.push_back(choice.text);
+    return result;
+  }
+};
+
+// "workers" of "strategy.workers", but "strategy" of "strategy.name": a name alone does not say of what.
+std::string axis_name(const std::string& key) {
+  const std::size_t dot = key.rfind('.');
+  if (dot == std::string::npos) return key;
+  const std::string last = key.substr(dot + 1);
+  return last == "name" || last == "kind" ? axis_name(key.substr(0, dot)) : last;
+}
+
+void reject_twice(const TomlTable& table, std::string_view key, const std::string& what, const std::vector<std::string>& texts) {
+  std::set<std::string> seen;
+  for (const std::string& text : texts) {
+    if (seen.insert(text).second) continue;
+    table.locate(key, [&] { throw UserError(fmt::format("{} '{}' is there twice", what, text)); });
+  }
+}
+
+// Seeds and the directory are the comparison's own.
+void reject_reserved_keys(const TomlTable& layer) {
+  for (const std::string_view key : {"run.seed", "fabric.seed"}) {
+    if (!layer.contains(key)) continue;
+    layer.locate(key, [&] { throw UserError(fmt::format("{} is no axis: compare.seeds says with which seeds every cell is run", key)); });
+  }
+  for (const std::string_view key : {"run.out", "compare", "grid", "axis"}) {
+    if (!layer.contains(key)) continue;
+    layer.locate(key, [&] { throw UserError(fmt::format("{} belongs to the whole comparison, and cannot differ between cells", key)); });
+  }
+}
+
+LayeredAxis axis_of_key(const TomlTable& grid, const TomlTable::Leaf& leaf) {
+  LayeredAxis axis{.name = axis_name(leaf.key), .choices = grid.choices(leaf.key), .line = leaf.line, .column = leaf.column};
+  reject_twice(grid, leaf.key, fmt::format("in {} the value", leaf.key), axis.labels());
+  for (const TomlTable::Choice& choice : axis.choices) reject_reserved_keys(choice.layer);
+  return axis;
+}
+
+std::vector<LayeredAxis> read_grid_table(TomlTable& file) {
+  std::vector<LayeredAxis> axes;
+  const std::optional<TomlTable> grid = file.table("grid");
+  if (!grid) return axes;
+  const std::vector<TomlTable::Leaf> leaves = grid->leaves();
+  if (leaves.empty()) {
+    file.locate("grid", [] { throw UserError("[grid] is empty; it has keys with lists, as in strategy.workers = [2, 5]"); });
+  }
+  for (const TomlTable::Leaf& leaf : leaves) axes.push_back(axis_of_key(*grid, leaf));
+  // Where the last parts of keys are the same, only the whole keys tell them apart.
+  std::map<std::string, int> uses;
+  for (const LayeredAxis& axis : axes) ++uses[axis.name];
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (uses[axes[i].name] > 1) axes[i].name = leaves[i].key;
+  }
+  return axes;
+}
+
+LayeredAxis read_axis_table(TomlTable& table) {
+  LayeredAxis axis{.line = table.line()};
+  table.require("name");
+  axis.name = *table.string("name");
+  table.locate("name", [&] {
+    if (axis.name.empty()) throw UserError("the name of an axis is empty");
+  });
+  for (TomlTable& choice : table.tables("choice")) {
+    choice.require("label");
+    const std::string label = *choice.string("label");
+    choice.locate("label", [&] {
+      if (label.empty()) throw UserError("the label of a choice is empty");
+      const std::vector<std::string> labels = axis.labels();
+      if (std::find(labels.begin(), labels.end(), label) != labels.end()) {
+        throw UserError(fmt::format("axis '{}' has the label '{}' twice", axis.name, label));
+      }
+    });
+    reject_reserved_keys(choice);
+    axis.choices.push_back({.text = label, .layer = choice.without("label").at_the_top()});
+  }
+  table.reject_unknown_keys();
+  table.locate("choice", [&] {
+    if (axis.choices.empty())
+      throw UserError(fmt::format("axis '{}' has no choices; they are tables [[axis.choice]] with a label", axis.name));
+  });
+  return axis;
+}
+
+std::vector<LayeredAxis> read_axes(TomlTable& file, const GridSource& source) {
+  std::vector<LayeredAxis> axes = read_grid_table(file);
+  for (TomlTable& table : file.tables("axis")) {
+    LayeredAxis axis = read_axis_table(table);
+    const auto same = [&](const LayeredAxis& other) { return other.name == axis.name; };
+    table.locate("name", [&] {
+      if (std::any_of(axes.begin(), axes.end(), same)) throw UserError(fmt::format("there are two axes '{}'", axis.name));
+    });
+    axes.push_back(std::move(axis));
+  }
+  std::stable_sort(axes.begin(), axes.end(),
+                   [](const LayeredAxis& a, const LayeredAxis& b) { return std::tie(a.line, a.column) < std::tie(b.line, b.column); });
+  for (const GridSource::Flag& flag : source.axes) {
+    const TomlTable table = TomlTable::parse(flag.toml, flag.name);
+    LayeredAxis axis = axis_of_key(table, table.leaves().at(0));
+    const auto same = [&](const LayeredAxis& other) { return other.name == axis.name; };
+    const auto found = std::find_if(axes.begin(), axes.end(), same);
+    if (found == axes.end()) {
+      axes.push_back(std::move(axis));
+    } else {
+      *found = std::move(axis);
+    }
+  }
+  if (axes.empty()) {
+    throw UserError(
+        fmt::format("{}there is nothing to compare: give a table [grid] with lists, or [[axis]] with choices; or flags, as --workers 2,5",
+                    source.origin.empty() ? "" : fmt::format("{}: ", source.origin)));
+  }
+  return axes;
+}
+
+std::string strategy_of(const TomlTable& table) {
+  run::RunConfig config;
+  TomlTable copy = table.copy();
+  if (auto strategy = copy.table("strategy")) {
+    run::read(*strategy, "name", config.strategy);
+    run::read(*strategy, "workers", config.workers);
+  }
+  return config.strategy_name();
+}
+
+// Then the options of the base are not of the strategy that the layer chooses.
+bool names_another_strategy(const TomlTable& base, const TomlTable& layer) {
+  return layer.contains("strategy.name") && base.contains("strategy.name") && strategy_of(base) != strategy_of(base.merged(layer));
+}
+
+// The base with the flags on top. A flag says what all cells have, so no axis may say otherwise.
+TomlTable add_flags(TomlTable base, const GridSource& source, const std::vector<LayeredAxis>& axes) {
+  for (const GridSource::Flag& flag : source.base) {
+    const TomlTable layer = TomlTable::parse(flag.toml, flag.name);
+    for (const TomlTable::Leaf& leaf : layer.leaves()) {
+      for (const LayeredAxis& axis : axes) {
+        const auto says = [&](const TomlTable::Choice& choice) { return choice.layer.contains(leaf.key); };
+        if (std::none_of(axis.choices.begin(), axis.choices.end(), says)) continue;
+        throw UserError(fmt::format("{} gives {} for all cells, but the axis '{}' says what it is: leave one of them out", flag.name,
+                                    leaf.key, axis.name));
+      }
+    }
+    if (names_another_strategy(base, layer)) base = base.without("strategy.options");
+    base = base.merged(layer);
+  }
+  return base;
+}
+
+struct CompareTable {
+  Grid grid{};
+  std::optional<TomlTable> options{};  // By the names of strategies.
+};
+
+std::vector<std::string> read_names(TomlTable& table, std::string_view key) {
+  std::optional<std::vector<std::string>> names = table.strings(key);
+  if (!names && table.contains(key)) {
+    table.locate(key, [&] { throw UserError(fmt::format("{} must be a list of names in quotes, with at least one", key)); });
+  }
+  if (names) reject_twice(table, key, fmt::format("in {} the name", key), *names);
+  return names.value_or(std::vector<std::string>{});
+}
+
+std::vector<std::uint64_t> count_from(std::uint64_t first, std::uint64_t count) {
+  std::vector<std::uint64_t> seeds;
+  for (std::uint64_t i = 0; i < count; ++i) seeds.push_back(first + i);
+  return seeds;
+}
+
+void check_seeds(const std::vector<std::uint64_t>& seeds) {
+  if (seeds.empty()) throw UserError("there are no seeds; give their number, as in 3, or a list of them, as in [1, 2, 3]");
+  if (seeds.size() > kMostRuns) throw UserError(fmt::format("there are {} seeds, but at most {} runs", seeds.size(), kMostRuns));
+  if (std::set<std::uint64_t>(seeds.begin(), seeds.end()).size() != seeds.size()) throw UserError("a seed is there twice");
+}
+
+std::vector<std::uint64_t> read_seeds(TomlTable& table, std::uint64_t first) {
+  std::vector<std::uint64_t> seeds;
+  if (!table.is_list("seeds")) {
+    std::uint32_t count = 1;
+    run::read(table, "seeds", count);
+    table.locate("seeds", [&] {
+      if (count > kMostRuns) throw UserError(fmt::format("there are {} seeds, but at most {} runs", count, kMostRuns));
+    });
+    seeds = count_from(first, count);
+  } else {
+    const std::vector<double> numbers = table.numbers("seeds").value();
+    for (const double seed : numbers) {
+      constexpr double kMost = 1e15;
+      table.locate("seeds", [&] {
+        if (!(seed >= 0 && seed <= kMost) || seed != static_cast<double>(static_cast<std::uint64_t>(seed))) {
+          throw UserError(fmt::format("a seed is {}, but seeds are whole numbers from 0 to {}", seed, kMost));
+        }
+      });
+      seeds.push_back(static_cast<std::uint64_t>(seed));
+    }
+  }
+  table.locate("seeds", [&] { check_seeds(seeds); });
+  return seeds;
+}
+
+void check_values(const std::vector<std::string>& values) {
+  for (const std::string& value : values) {
+    if (std::find(value_names().begin(), value_names().end(), value) != value_names().end()) continue;
+    throw UserError(fmt::format("there is no value '{}'; there are {}.{}", value, fmt::join(value_names(), ", "),
+                                nearest_name_hint(value, value_names())));
+  }
+}
+
+CompareTable read_compare_table(TomlTable& file, std::uint64_t first_seed) {
+  CompareTable result;
+  Grid& grid = result.grid;
+  std::optional<TomlTable> table = file.table("compare");
+  grid.seeds = {first_seed};
+  if (!table) return result;
+  run::read(*table, "title", grid.title);
+  grid.seeds = read_seeds(*table, first_seed);
+  grid.values = read_names(*table, "values");
+  table->locate("values", [&] { check_values(grid.values); });
+  grid.rows = read_names(*table, "rows");
+  grid.columns = read_names(*table, "columns");
+  run::read(*table, "keep_checkpoints", grid.keep_checkpoints);
+  result.options = table->table("options");
+  table->reject_unknown_keys();
+  return result;
+}
+
+// Every axis is on one side: those named, and the rest on the other; without any, the first axis makes the rows.
+void lay_out(const TomlTable& file, Grid& grid) {
+  std::vector<std::string> names;
+  for (const Axis& axis : grid.axes) names.push_back(axis.name);
+  const auto check = [&](std::string_view key, const std::vector<std::string>& side) {
+    for (const std::string& name : side) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+      file.locate(key, [&] {
+        throw UserError(
+            fmt::format("there is no axis '{}'; there are {}.{}", name, fmt::join(names, ", "), nearest_name_hint(name, names)));
+      });
+    }
+  };
+  check("compare.rows", grid.rows);
+  check("compare.columns", grid.columns);
+  const bool has_rows = !grid.rows.empty();
+  const bool has_columns = !grid.columns.empty();
+  if (!has_rows && !has_columns) grid.rows = {names[0]};
+  for (const std::string& name : names) {
+    const bool in_rows = std::find(grid.rows.begin(), grid.rows.end(), name) != grid.rows.end();
+    const bool in_columns = std::find(grid.columns.begin(), grid.columns.end(), name) != grid.columns.end();
+    file.locate("compare", [&] {
+      if (in_rows && in_columns) throw UserError(fmt::format("the axis '{}' is in compare.rows and in compare.columns", name));
+      if (!in_rows && !in_columns && has_rows && has_columns)
+        throw UserError(fmt::format("the axis '{}' is neither in compare.rows nor in compare.columns", name));
+    });
+    if (!in_rows && !in_columns) (has_columns && !has_rows ? grid.rows : grid.columns).push_back(name);
+  }
+}
+
+// Mistakes in names that only the whole program knows: found here, where the line is known.
+void check_names(TomlTable& table, const run::RunConfig& config, const strategy::Registry& registry) {
+  table.locate("strategy.name", [&] { static_cast<void>(registry.find(config.strategy_name())); });
+  table.locate("fabric.name", [&] { static_cast<void>(run::make_fabric({.name = config.fabric.name, .sim = {}})); });
+  const auto known = [](const std::string& text, std::vector<std::string> names, std::string_view what) {
+    for (std::string& name : names) name = name.substr(0, name.find(':'));
+    const std::string name = text.substr(0, text.find(':'));
+    if (std::find(names.begin(), names.end(), name) != names.end()) return;
+    throw UserError(
+        fmt::format("there is no {} '{}'; there are {}.{}", what, name, fmt::join(names, ", "), nearest_name_hint(name, names)));
+  };
+  table.locate("data.name", [&] { known(config.data, data::dataset_names(), "data set"); });
+  table.locate("data.partition", [&] { known(config.partition, data::partition_names(), "partition"); });
+}
+
+run::RunConfig config_of(TomlTable table, const strategy::Registry& registry) {
+  for (const char* own : {"compare", "grid"}) static_cast<void>(table.table(own));
+  static_cast<void>(table.tables("axis"));
+  run::RunConfig config = run::read_run_config(table);
+  config.out.clear();
+  check_names(table, config, registry);
+  // Cells run beside each other, one on each core. It changes no result.
+  config.fabric.sim.pool_threads = 1;
+  run::validate(config, registry);
+  return config;
+}
+
+class CellMaker {
+ public:
+  CellMaker(const TomlTable& base, const std::vector<LayeredAxis>& axes, const std::optional<TomlTable>& options)
+      : base_(base), axes_(axes), options_(options) {}
+
+  std::vector<Cell> all() {
+    std::size_t count = 1;
+    for (const LayeredAxis& axis : axes_) {
+      count *= axis.choices.size();
+      if (count > kMostRuns) throw UserError(fmt::format("the grid has more than {} cells", kMostRuns));
+    }
+    std::vector<Cell> cells;
+    for (std::size_t number = 0; number < count; ++number) cells.push_back(make(number));
+    if (options_) reject_unused_options();
+    return cells;
+  }
+
+ private:
+  Cell make(std::size_t number) {
+    Cell cell;
+    cell.labels.resize(axes_.size());
+    std::vector<std::size_t> chosen(axes_.size());
+    for (std::size_t i = axes_.size(); i-- > 0;) {
+      chosen[i] = number % axes_[i].choices.size();
+      number /= axes_[i].choices.size();
+      cell.labels[i] = axes_[i].choices[chosen[i]].text;
+    }
+    TomlTable layers = axes_[0].choices[chosen[0]].layer.copy();
+    for (std::size_t i = 1; i < axes_.size(); ++i) layers = layers.merged(axes_[i].choices[chosen[i]].layer);
+    try {
+      cell.config = config_of(put_together(layers), registry_);
+    } catch (const UserError& error) {
+      throw UserError(fmt::format("{} (in the cell {})", error.what(), name_of(cell)));
+    }
+    cell.folder = folder_of(cell.labels);
+    return cell;
+  }
+
+  // Options of the base belong to its strategy: where an axis chooses another, they are left out. Those of axes always count.
+  TomlTable put_together(const TomlTable& layers) {
+    const std::string strategy = strategy_of(base_.merged(layers));
+    strategies_.insert(strategy);
+    TomlTable base = names_another_strategy(base_, layers) ? base_.without("strategy.options") : base_.copy();
+    if (options_ && options_->contains(strategy)) {
+      used_.insert(strategy);
+      base = base.merged(options_->moved(strategy, "strategy.options"));
+    }
+    return base.merged(layers);
+  }
+
+  void reject_unused_options() const {
+    for (const std::string& name : options_->keys()) {
+      if (used_.contains(name)) continue;
+      const std::vector<std::string> used(strategies_.begin(), strategies_.end());
+      options_->locate(name, [&] {
+        throw UserError(fmt::format("these are options of strategy '{}', but no cell has it; the strategies are {}.{}", name,
+                                    fmt::join(used, ", "), nearest_name_hint(name, used)));
+      });
+    }
+  }
+
+  // Readable, and different for different labels: where characters had to be replaced, a part of a digest tells.
+  static std::string folder_of(const std::vector<std::string>& labels) {
+    constexpr std::size_t kLongest = 100;
+    constexpr std::size_t kDigits = 8;
+    std::string name = fmt::format("{}", fmt::join(labels, "_"));
+    bool exact = name.size() <= kLongest && name[0] != '.' && name[0] != '-';
+    for (const std::string& label : labels) exact = exact && label.find('_') == std::string::npos;
+    for (char& character : name) {
+      if (std::isalnum(static_cast<unsigned char>(character)) != 0 || character == '.' || character == '-' || character == '_') continue;
+      character = '-';
+      exact = false;
+    }
+    if (exact) return fmt::format("cells/{}", name);
+    const std::string text = fmt::format("{}", fmt::join(labels, std::string_view("\0", 1)));
+    return fmt::format("cells/{}-{}", name.substr(0, kLongest), sha256_hex(std::as_bytes(std::span(text))).substr(0, kDigits));
+  }
+
+  const TomlTable& base_;
+  const std::vector<LayeredAxis>& axes_;
+  const std::optional<TomlTable>& options_;
+  strategy::Registry registry_ = strategy::Registry::built_in();
+  std::set<std::string> used_{};
+  std::set<std::string> strategies_{};
+};
+
+// "easgd.rho=0.9" on top of the options of the file.
+std::optional<TomlTable> add_settings(std::optional<TomlTable> options, const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) {
+    run::RunConfig parsed;
+    parsed.strategy = setting.substr(0, setting.find('.'));
+    run::parse_setting(setting, "--set", parsed);
+    const auto& [name, value] = *parsed.options.begin();
+    run::TomlWriter writer;
+    writer.put(fmt::format("{}.{}", run::toml_key(parsed.strategy), run::toml_key(name)), value);
+    TomlTable layer = TomlTable::parse(writer.text(), "--set");
+    options = options ? options->merged(layer) : std::move(layer);
+  }
+  return options;
+}
+
+std::string write_grid(const Grid& grid, const TomlTable& base, const std::vector<LayeredAxis>& axes,
+                       const std::optional<TomlTable>& options) {
+  run::TomlWriter writer;
+  writer.comment("A comparison with starling compare, as it was put together from a file and flags.");
+  std::string text = writer.text();
+  text += base.without("compare").without("grid").without("axis").to_text();
+  run::TomlWriter compare;
+  compare.put("compare.title", grid.title);
+  text += fmt::format("compare.seeds = [{}]\n", fmt::join(grid.seeds, ", "));
+  compare.put("compare.values", grid.values);
+  if (!grid.rows.empty()) compare.put("compare.rows", grid.rows);
+  if (!grid.columns.empty()) compare.put("compare.columns", grid.columns);
+  compare.put("compare.keep_checkpoints", grid.keep_checkpoints);
+  text += compare.text();
+  if (options) text += options->to_text("compare.options");
+  for (const LayeredAxis& axis : axes) {
+    run::TomlWriter heading;
+    heading.element("axis");
+    heading.put("name", axis.name);
+    text += fmt::format("\n{}", heading.text());
+    for (const TomlTable::Choice& choice : axis.choices) {
+      run::TomlWriter label;
+      label.element("axis.choice");
+      label.put("label", choice.text);
+      text += fmt::format("{}{}", label.text(), choice.layer.to_text());
+    }
+  }
+  return text;
+}
+
+bool has_flags(const GridSource& source) {
+  return source.origin.empty() || !source.base.empty() || !source.axes.empty() || !source.settings.empty() || source.seeds ||
+         source.seed_count || source.values || source.title;
+}
+
+void set_flags(const GridSource& source, std::uint64_t first_seed, Grid& grid) {
+  if (source.title) grid.title = *source.title;
+  if (source.seed_count) {
+    if (*source.seed_count > kMostRuns) throw UserError(fmt::format("--seeds is {}, but at most {}", *source.seed_count, kMostRuns));
+    grid.seeds = count_from(first_seed, *source.seed_count);
+  }
+  if (source.seeds) grid.seeds = *source.seeds;
+  check_seeds(grid.seeds);
+  if (source.values) grid.values = *source.values;
+  check_values(grid.values);
+  if (grid.values.empty()) grid.values = {"test_accuracy"};
+}
+
+}  // namespace
+
+const std::vector<std::string>& value_names() {
+  static const std::vector<std::string> kNames{"test_accuracy", "test_loss",  "train_loss",    "seconds", "samples_per_second",
+                                               "staleness",     "bytes_sent", "idle_fraction", "steps",   "samples"};
+  return kNames;
+}
+
+run::RunConfig Cell::config_with(std::uint64_t seed) const {
+  run::RunConfig result = config;
+  result.fabric.sim.seed = seed;
+  return result;
+}
+
+std::string Cell::path(std::uint64_t seed) const { return fmt::format("{}/seed-{}", folder, seed); }
+
+std::string name_of(const Cell& cell) { return fmt::format("{}", fmt::join(cell.labels, ", ")); }
+
+Grid read_grid(const GridSource& source) {
+  TomlTable file = TomlTable::parse(source.text, source.origin.empty() ? "flags" : source.origin);
+  const std::vector<LayeredAxis> axes = read_axes(file, source);
+  const TomlTable base = add_flags(file.copy(), source, axes);
+  TomlTable top = base.copy();
+  std::uint64_t first_seed = 1;
+  std::string out;
+  if (auto table = top.table("fabric")) run::read(*table, "seed", first_seed);
+  if (auto table = top.table("run")) {
+    run::read(*table, "seed", first_seed);
+    run::read(*table, "out", out);
+  }
+  CompareTable compare = read_compare_table(file, first_seed);
+  Grid& grid = compare.grid;
+  set_flags(source, first_seed, grid);
+  const std::optional<TomlTable> options = add_settings(std::move(compare.options), source.settings);
+  for (const LayeredAxis& axis : axes) grid.axes.push_back({.name = axis.name, .labels = axis.labels()});
+  grid.cells = CellMaker(base, axes, options).all();
+  if (grid.cells.size() * grid.seeds.size() > kMostRuns) {
+    throw UserError(
+        fmt::format("the grid has {} cells, which with {} seeds are more than {} runs", grid.cells.size(), grid.seeds.size(), kMostRuns));
+  }
+  grid.out = out;
+  grid.toml = has_flags(source) ? write_grid(grid, base, axes, options) : source.text;
+  lay_out(file, grid);
+  return std::move(compare.grid);
+}
+
+}  // namespace starling::lab

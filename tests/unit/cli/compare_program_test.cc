@@ -1,0 +1,256 @@
+// Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+//
+// `starling compare` as its users meet it: tables, flags, comparisons that are interrupted or killed, mistakes.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace starling::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+constexpr const char* kGrid = R"(
+[model]
+name = "dense 8, relu, dense 3"
+[data]
+name = "blobs:classes=3,samples=600"
+[train]
+epochs = 2
+batch = 16
+[fabric]
+name = "sim"
+[compare]
+title = "Two methods"
+seeds = 2
+[[axis]]
+name = "method"
+[[axis.choice]]
+label = "sync"
+strategy.name = "sync"
+[[axis.choice]]
+label = "async, one 30 ms"
+strategy.name = "async"
+delay = ["one:30ms"]
+[grid]
+strategy.workers = [2]
+)";
+
+struct Ran {
+  int code = -1;  // Of a signal, 128 and its number.
+  std::string output;
+  std::string errors;
+};
+
+std::string contents_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class CompareProgram : public testing::Test {
+ protected:
+  CompareProgram() : folder_(testing::TempDir() + "starling_compare_test_" + std::to_string(::getpid())) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    write("grid.toml", kGrid);
+  }
+  ~CompareProgram() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return folder_ + "/" + name; }
+  void write(const std::string& name, const std::string& text) const { std::ofstream(path(name)) << text; }
+
+  // Starts the program with the folder of the test as the current one.
+  pid_t start(const std::string& arguments) const {
+    const std::string command = "cd " + folder_ + " && exec " + STARLING_PROGRAM + " compare " + arguments + " >out 2>err";
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+      ::_exit(127);
+    }
+    return child;
+  }
+
+  Ran wait_for(pid_t child) const {
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return {.code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+            .output = contents_of(path("out")),
+            .errors = contents_of(path("err"))};
+  }
+
+  Ran run(const std::string& arguments) const { return wait_for(start(arguments)); }
+
+  void expect_mistake(const std::string& arguments, const std::string& part) const {
+    const Ran ran = run(arguments);
+    EXPECT_EQ(ran.code, 2) << arguments << "\n" << ran.errors;
+    EXPECT_NE(ran.errors.find(part), std::string::npos) << arguments << "\n" << ran.errors;
+    EXPECT_FALSE(fs::exists(path("runs"))) << arguments;
+  }
+
+  // Waits until a run has ended; false if the program has.
+  bool wait_for_a_result(const std::string& out) const {
+    for (int i = 0; i < 3000; ++i) {
+      if (fs::exists(path(out + "/cells"))) {
+        for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path(out + "/cells"))) {
+          if (entry.path().filename() == "result.json") return true;
+        }
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(CompareProgram, PrintsATableAndWritesTheFiles) {
+  const Ran ran = run("grid.toml");
+  ASSERT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_EQ(ran.output.rfind("Two methods\n\ntest accuracy (%)\nmethod \\ workers", 0), 0U) << ran.output;
+  EXPECT_NE(ran.output.find("\nasync, one 30 ms  "), std::string::npos) << ran.output;
+  EXPECT_NE(ran.output.find(" ± "), std::string::npos) << ran.output;
+  EXPECT_NE(ran.output.find("more in runs/grid"), std::string::npos) << ran.output;
+  EXPECT_NE(ran.errors.find("2 cells, 4 runs, into runs/grid\n"), std::string::npos) << ran.errors;
+  EXPECT_NE(ran.errors.find("[4/4] "), std::string::npos) << ran.errors;
+  EXPECT_EQ(ran.errors.find('\r'), std::string::npos);  // Not on a terminal.
+  const nlohmann::json json = nlohmann::json::parse(contents_of(path("runs/grid/comparison.json")));
+  EXPECT_EQ(json["title"], "Two methods");
+  EXPECT_EQ(json["command"], "starling compare grid.toml");
+  EXPECT_EQ(json["cells"][1]["labels"], nlohmann::json({"async, one 30 ms", "2"}));
+  // The same as training alone.
+  const std::string run_path = json["cells"][1]["runs"][1]["path"].get<std::string>();
+  const nlohmann::json result = nlohmann::json::parse(contents_of(path("runs/grid/" + run_path + "/result.json")));
+  EXPECT_EQ(json["cells"][1]["runs"][1]["weights_sha256"], result["weights_sha256"]);
+  EXPECT_EQ(json["cells"][1]["runs"][1]["test_accuracy"], result["test_accuracy"]);
+  EXPECT_EQ(contents_of(path("runs/grid/comparison.toml")), kGrid);
+}
+
+TEST_F(CompareProgram, CalledAgainItShowsTheSameAndRunsNothing) {
+  const Ran first = run("grid.toml");
+  const std::string json = contents_of(path("runs/grid/comparison.json"));
+  const Ran second = run("grid.toml");
+  EXPECT_EQ(second.code, 0);
+  EXPECT_EQ(second.output, first.output);
+  EXPECT_NE(second.errors.find("4 of them have ended before"), std::string::npos) << second.errors;
+  EXPECT_EQ(second.errors.find("[1/4]"), std::string::npos) << second.errors;
+  EXPECT_EQ(contents_of(path("runs/grid/comparison.json")), json);
+  EXPECT_EQ(run("grid.toml --out elsewhere --jobs 1").code, 0);
+  EXPECT_EQ(contents_of(path("elsewhere/comparison.json")), json);
+  EXPECT_EQ(contents_of(path("elsewhere/comparison.csv")), contents_of(path("runs/grid/comparison.csv")));
+}
+
+TEST_F(CompareProgram, FlagsAloneMakeAGrid) {
+  const std::string flags =
+      "--strategies sync,easgd --workers 2,3 --seeds 4,2 --grid optimizer.lr=0.1,0.01 --set easgd.tau=2 --fabric sim --epochs 1 --batch 8 "
+      "--model softmax --data blobs:classes=3,samples=90 --speed 1:0.5 --schedule multi-step:1,2:0.5 --batch-warmup 1:2 --title 'A title' "
+      "--values test_accuracy,steps --delay all:1ms";
+  const Ran ran = run(flags + " --markdown");
+  ASSERT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_NE(ran.output.find("| strategy \\\\ workers / lr | 2 / 0.1 |"), std::string::npos) << ran.output;
+  EXPECT_NE(ran.output.find("**steps**"), std::string::npos) << ran.output;
+  const nlohmann::json json = nlohmann::json::parse(contents_of(path("runs/compare-1/comparison.json")));
+  EXPECT_EQ(json["seeds"], nlohmann::json({4, 2}));
+  EXPECT_EQ(json["cells"].size(), 8U);
+  const std::string config = contents_of(path("runs/compare-1/cells/easgd_3_0.01/seed-4/config.toml"));
+  for (const char* line : {"lr = 0.01", "tau = \"2\"", "workers = 3", "epochs = 1", "factor = 0.5", "milestones = [1, 2]", "gamma = 0.5",
+                           "batch_warmup_from = 2", "time = \"1 ms\""}) {
+    EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
+  }
+  // What was written repeats it, and so does the command.
+  EXPECT_EQ(run("runs/compare-1/comparison.toml --out again").code, 0);
+  nlohmann::json again = nlohmann::json::parse(contents_of(path("again/comparison.json")));
+  again["command"] = json["command"];
+  EXPECT_EQ(again, json);
+  const std::string command = json["command"].get<std::string>().substr(std::string("starling compare ").size());
+  EXPECT_EQ(run(command).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(contents_of(path("runs/compare-2/comparison.json"))), json);
+}
+
+TEST_F(CompareProgram, ADryRunListsCellsAndWritesNothing) {
+  const Ran ran = run("grid.toml --epochs 5 --dry-run");
+  EXPECT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_EQ(ran.output.rfind("2 cells with 2 seeds each: 4 runs, about 12000 samples\n", 0), 0U) << ran.output;
+  EXPECT_NE(ran.output.find("strategy.name = \"async\""), std::string::npos) << ran.output;
+  EXPECT_FALSE(fs::exists(path("runs")));
+}
+
+TEST_F(CompareProgram, MistakesAreFoundBeforeAnythingRuns) {
+  expect_mistake("missing.toml", "cannot read the comparison 'missing.toml'");
+  expect_mistake("", "there is nothing to compare");
+  expect_mistake("--strategies sync,asinc --fabric sim", "--strategies: there is no strategy 'asinc'");
+  expect_mistake("--strategies sync,asinc --fabric sim", "Did you mean 'async'?");
+  expect_mistake("--strategies sync,,async", "--strategies is 'sync,,async'");
+  expect_mistake("--workers 2,many", "--workers: strategy.workers is a string");
+  expect_mistake("--grid optimizer.lrr=1,2", "Did you mean 'lr'?");
+  expect_mistake("--grid optimizer.lr", "--grid is 'optimizer.lr', but it is given as KEY=V1,V2");
+  expect_mistake("--grid optimizer.lr=[]", "is an empty list");
+  expect_mistake("--workers 2,3 --seeds x", "--seeds has 'x'");
+  expect_mistake("--workers 2,3 --seeds 0", "there are no seeds");
+  expect_mistake("--workers 2,3 --values accuracy", "there is no value 'accuracy'");
+  expect_mistake("--workers 2,3 --set easgd.rho=1", "these are options of strategy 'easgd', but no cell has it");
+  expect_mistake("--workers 2,3 --set rho", "--set is 'rho'");
+  expect_mistake("--workers 2,3 --strategy easgd --set easgd.roh=1 --data blobs", "--set: ");
+  expect_mistake("grid.toml --strategy sync", "--strategy gives strategy.name for all cells, but the axis 'method' says");
+  expect_mistake("grid.toml --lr x", "--lr");
+  expect_mistake("grid.toml --resume a", "--resume");
+  write("bad.toml", std::string(kGrid) + "[compare2]\n");
+  expect_mistake("bad.toml", "bad.toml:26: there is no key 'compare2'");
+  write("worse.toml", "[grid\n");
+  expect_mistake("worse.toml", "worse.toml:1: this is not TOML");
+}
+
+TEST_F(CompareProgram, NotConvergedIsAResultAndFailedIsNot) {
+  const Ran nc = run("grid.toml --lr 1e30 --out nc");
+  EXPECT_EQ(nc.code, 0) << nc.errors;
+  EXPECT_NE(nc.output.find(" NC\n"), std::string::npos) << nc.output;
+  EXPECT_NE(nc.errors.find("not converged: at step "), std::string::npos) << nc.errors;
+  write("crash.toml", std::string(kGrid) + "[[sim.crash]]\nrank = 1\nat = \"10ms\"\n");
+  const Ran failed = run("crash.toml");
+  EXPECT_EQ(failed.code, 1) << failed.errors;
+  EXPECT_NE(failed.output.find("failed\n"), std::string::npos) << failed.output;
+  EXPECT_NE(failed.errors.find("starling: 2 of 4 runs failed:\n  cells/sync_2/seed-1: "), std::string::npos) << failed.errors;
+}
+
+TEST_F(CompareProgram, InterruptedItGoesOn) {
+  ASSERT_EQ(run("grid.toml --epochs 30 --out whole").code, 0);
+  const pid_t child = start("grid.toml --epochs 30 --jobs 1 --out a");
+  ASSERT_TRUE(wait_for_a_result("a"));
+  ::kill(child, SIGINT);
+  const Ran ran = wait_for(child);
+  EXPECT_EQ(ran.code, 130) << ran.errors;
+  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --out a\n"), std::string::npos) << ran.errors;
+  const nlohmann::json json = nlohmann::json::parse(contents_of(path("a/comparison.json")));
+  EXPECT_GE(json["cells"][0]["runs"].size() + json["cells"][1]["runs"].size(), 1U);
+  const Ran again = run("grid.toml --epochs 30 --jobs 2 --out a");
+  EXPECT_EQ(again.code, 0) << again.errors;
+  EXPECT_EQ(contents_of(path("a/comparison.json")), contents_of(path("whole/comparison.json")));
+  EXPECT_EQ(contents_of(path("a/comparison.csv")), contents_of(path("whole/comparison.csv")));
+}
+
+// At any moment: also while a folder is made, a checkpoint written, the result replaced.
+TEST_F(CompareProgram, KilledItGoesOn) {
+  ASSERT_EQ(run("grid.toml --epochs 6 --out whole").code, 0);
+  for (int kills = 0; kills < 12; ++kills) {
+    const pid_t child = start("grid.toml --epochs 6 --out a");
+    std::this_thread::sleep_for(20ms + kills * 25ms);
+    ::kill(child, SIGKILL);
+    static_cast<void>(wait_for(child));
+  }
+  const Ran ran = run("grid.toml --epochs 6 --out a");
+  EXPECT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_EQ(contents_of(path("a/comparison.json")), contents_of(path("whole/comparison.json")));
+  EXPECT_EQ(contents_of(path("a/comparison.csv")), contents_of(path("whole/comparison.csv")));
+}
+
+}  // namespace
+}  // namespace starling::cli
