@@ -122,6 +122,18 @@ std::string plain_text(const toml::value& value) {
   return fmt::format("{}", fmt::join(elements, ", "));
 }
 
+bool has_tables(const toml::value& value) { return value.is_array() && !value.as_array().empty() && value.as_array().front().is_table(); }
+
+void flatten(const toml::value& value, const std::string& name, std::vector<std::pair<std::string, std::string>>& result) {
+  if (value.is_table()) {
+    for (const auto& [key, inner] : value.as_table()) flatten(inner, name.empty() ? key : fmt::format("{}.{}", name, key), result);
+  } else if (has_tables(value)) {
+    for (std::size_t i = 0; i < value.as_array().size(); ++i) flatten(value.as_array()[i], fmt::format("{}[{}]", name, i), result);
+  } else {
+    result.emplace_back(name, plain_text(value));
+  }
+}
+
 void write_lines(const toml::value& table, const std::string& prefix, std::string& text) {
   for (const std::string& key : sorted_keys(table)) {
     const toml::value& value = table.as_table().at(key);
@@ -172,37 +184,6 @@ struct TomlTable::State {
     throw UserError(fmt::format("{}: {} is a {}, but it must be {}", place(at), full(key), actual.str(), expected));
   }
 };
-
-namespace {
-
-bool has_tables(const toml::value& value) { return value.is_array() && !value.as_array().empty() && value.as_array().front().is_table(); }
-
-std::string plain_text(const toml::value& value) {
-  if (value.is_string()) return value.as_string().str;
-  if (value.is_integer()) return std::to_string(value.as_integer());
-  if (value.is_floating()) return fmt::format("{}", value.as_floating());
-  if (value.is_boolean()) return value.as_boolean() ? "true" : "false";
-  if (value.is_array()) {
-    std::vector<std::string> elements;
-    for (const toml::value& element : value.as_array()) elements.push_back(plain_text(element));
-    return fmt::format("{}", fmt::join(elements, ", "));
-  }
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
-
-void flatten(const toml::value& value, const std::string& name, std::vector<std::pair<std::string, std::string>>& result) {
-  if (value.is_table()) {
-    for (const auto& [key, inner] : value.as_table()) flatten(inner, name.empty() ? key : fmt::format("{}.{}", name, key), result);
-  } else if (has_tables(value)) {
-    for (std::size_t i = 0; i < value.as_array().size(); ++i) flatten(value.as_array()[i], fmt::format("{}[{}]", name, i), result);
-  } else {
-    result.emplace_back(name, plain_text(value));
-  }
-}
-
-}  // namespace
 
 TomlTable TomlTable::parse(const std::string& text, const std::string& origin) {
   std::istringstream in(text);

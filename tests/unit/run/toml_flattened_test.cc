@@ -23,7 +23,7 @@ TEST(TomlFlattened, NamesEveryValueByItsFullKey) {
                                      {"delay[1].time", "5ms"},
                                      {"in.side.key", "1"},
                                      {"list", "1, 2.5"},
-                                     {"none", ""},
+                                     {"none", "none"},
                                      {"text", "a b"},
                                      {"whole", "3"},
                                      {"yes", "true"}}));
