@@ -98,7 +98,7 @@ class Page:
         self.settle()
 
     def screenshot(self, path, clip=None, whole=False):
-        parameters = {"format": "png", "captureBeyondViewport": whole}
+        parameters = {"format": "png", "captureBeyondViewport": whole or clip is not None}
         if whole:
             size = self.call("Page.getLayoutMetrics")["cssContentSize"]
             clip = (0, 0, size["width"], size["height"])

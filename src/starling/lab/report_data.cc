@@ -57,8 +57,10 @@ std::string shell_word(const std::string& text) {
   return quoted + "'";
 }
 
+// Also where the text is empty.
 std::string text_or(const Json& json, const char* key, const std::string& otherwise) {
-  return json.contains(key) && json[key].is_string() ? json[key].get<std::string>() : otherwise;
+  const bool given = json.contains(key) && json[key].is_string() && !json[key].get_ref<const std::string&>().empty();
+  return given ? json[key].get<std::string>() : otherwise;
 }
 
 // The page computes with these parts of result.json; the rest it shows as it is.

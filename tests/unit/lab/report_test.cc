@@ -149,6 +149,13 @@ TEST_F(Report, AComparisonBringsItsRuns) {
   EXPECT_EQ(data["comparisons"][0]["cells"][0]["runs"][1]["name"], "x, seed 2");
 }
 
+TEST_F(Report, WithoutATitleThePathIsOne) {
+  write("grid/comparison.json", R"({"title":"","axes":[],"cells":[]})");
+  EXPECT_EQ(data_of(make_report({.paths = {path("grid")}}))["title"], path("grid"));
+  EXPECT_EQ(data_of(make_report({.paths = {path("run")}}))["title"], path("run"));
+  EXPECT_EQ(data_of(make_report({.paths = {path("grid"), path("run")}}))["title"], path("grid") + " and 1 more");
+}
+
 TEST_F(Report, DamagedComparisonsAndLandscapesAreNamed) {
   for (const std::string text : {"", "[]", "{}", R"({"axes":[],"cells":{}})", R"({"axes":[{}],"cells":[]})",
                                  R"({"axes":[{"name":"a"}],"cells":[{"labels":[],"runs":[],"summary":{}}]})",

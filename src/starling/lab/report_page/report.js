@@ -12,9 +12,9 @@ function memory(name) { return (view.memories[name] ??= {}); }
 function chooseRuns() {
   if (view.shown === null) {
     view.shown = new Map();
-    // Of a comparison one run per cell; else the first ones.
-    const cells = data.comparisons.flatMap((comparison) => comparison.cells.map((cell) => cell.runs[0]?.name));
-    const first = data.runs.filter((run) => !cells.length || cells.includes(run.name));
+    // Of a comparison one run per cell, and all that were named themselves.
+    const others = new Set(data.comparisons.flatMap((comparison) => comparison.cells.flatMap((cell) => cell.runs.slice(1).map((run) => run.name))));
+    const first = data.runs.filter((run) => !others.has(run.name));
     for (const run of (first.length > 0 ? first : data.runs).slice(0, kFirstShown)) view.shown.set(run.path, view.shown.size);
   }
   for (const run of data.runs) run.slot = view.shown.get(run.path);
