@@ -23,6 +23,7 @@ void add_converge_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
 void add_landscape_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 void add_strategies_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 

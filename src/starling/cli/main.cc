@@ -58,6 +58,7 @@ int run(int argc, char** argv) {
   starling::cli::add_evaluate_command(app);
   starling::cli::add_compare_command(app);
   starling::cli::add_landscape_command(app);
+  starling::cli::add_report_command(app);
   starling::cli::add_strategies_command(app);
   starling::cli::add_collective_command(app);
   starling::cli::add_converge_command(app);

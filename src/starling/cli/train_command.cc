@@ -20,6 +20,7 @@
 #include "starling/cli/train_console.h"
 #include "starling/cli/train_flags.h"
 #include "starling/cli/train_output.h"
+#include "starling/cli/watch.h"
 #include "starling/data/dataset.h"
 #include "starling/lab/event_file.h"
 #include "starling/run/checkpoint.h"
@@ -134,6 +135,8 @@ void run_train(const TrainFlags& flags) {
     trace.open(flags.trace);
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
   }
+  std::optional<Watch> watch;
+  if (flags.watch) watch.emplace(parse_port(*flags.watch));
   TrainConsole console;
   run::TrainObservers observers{&console};
   run::Trainer trainer(
@@ -153,6 +156,10 @@ void run_train(const TrainFlags& flags) {
   say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
                   replicas.layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
                   config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
+  if (watch) {
+    watch->start(prepared.directory->path());
+    say(fmt::format("watch it at {}\n", watch->address()));
+  }
   try {
     trainer.run();
   } catch (const std::exception&) {
@@ -160,6 +167,7 @@ void run_train(const TrainFlags& flags) {
     throw;
   }
   console.clear();
+  if (watch) watch->finish();
   if (trace.is_open()) {
     trace.close();
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));

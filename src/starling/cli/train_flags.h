@@ -24,6 +24,7 @@ struct TrainFlags {
   std::optional<std::string> partition;
   std::optional<double> validation;
   std::string trace;
+  std::optional<std::string> watch;  // A port; "" for any.
   std::optional<std::string> strategy;
   std::vector<std::string> settings;
   std::optional<int> workers;

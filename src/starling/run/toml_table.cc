@@ -122,6 +122,18 @@ std::string plain_text(const toml::value& value) {
   return fmt::format("{}", fmt::join(elements, ", "));
 }
 
+bool has_tables(const toml::value& value) { return value.is_array() && !value.as_array().empty() && value.as_array().front().is_table(); }
+
+void flatten(const toml::value& value, const std::string& name, std::vector<std::pair<std::string, std::string>>& result) {
+  if (value.is_table()) {
+    for (const auto& [key, inner] : value.as_table()) flatten(inner, name.empty() ? key : fmt::format("{}.{}", name, key), result);
+  } else if (has_tables(value)) {
+    for (std::size_t i = 0; i < value.as_array().size(); ++i) flatten(value.as_array()[i], fmt::format("{}[{}]", name, i), result);
+  } else {
+    result.emplace_back(name, plain_text(value));
+  }
+}
+
 void write_lines(const toml::value& table, const std::string& prefix, std::string& text) {
   for (const std::string& key : sorted_keys(table)) {
     const toml::value& value = table.as_table().at(key);
@@ -239,6 +251,13 @@ std::optional<std::string> TomlTable::scalar(std::string_view key) {
 }
 
 std::vector<std::string> TomlTable::keys() const { return sorted_keys(state_->value); }
+
+std::vector<std::pair<std::string, std::string>> TomlTable::flattened() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  flatten(state_->value, state_->name, result);
+  std::sort(result.begin(), result.end());
+  return result;
+}
 
 std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
   const toml::value* value = state_->find(key);

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace starling::run {
@@ -36,6 +37,9 @@ class TomlTable {
   std::optional<std::string> scalar(std::string_view key);
   // All keys there are, in the order of the alphabet.
   std::vector<std::string> keys() const;
+  // Every value below this table as text, by its full key, in the order of the alphabet: ("optimizer.lr", "0.02"), ("delay[0].time",
+  // "30ms").
+  std::vector<std::pair<std::string, std::string>> flattened() const;
   // A list of numbers. Whole and broken ones may stand side by side.
   std::optional<std::vector<double>> numbers(std::string_view key);
   // A string, or a list of them; nothing for anything else, which may then be read in another way.

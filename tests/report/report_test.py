@@ -1,0 +1,374 @@
+# Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
+"""The report page in a real browser: python3 report_test.py PROGRAM [TEST...]. The runs are made by the program; what the page shows is compared with
+the files they left."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "tools")]
+
+import fixtures  # noqa: E402
+from browser import Browser  # noqa: E402
+
+PROGRAM = ""
+
+# The share of the pixels of each visible canvas that differ from its most frequent colour, and how many colours there are.
+CANVASES = """[...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetParent !== null).map((canvas) => {
+  const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", {willReadFrequently: true});
+  copy.drawImage(canvas, 0, 0);
+  const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
+  const counts = new Map();
+  for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) || 0) + 1);
+  return {label: canvas.getAttribute("aria-label"), drawn: 1 - Math.max(...counts.values()) / pixels.length, colours: counts.size};
+})"""
+
+# Texts whose contrast with what is behind them is below 4.5 (3 for large ones), by the formula of WCAG 2.
+CONTRAST = """(() => {
+  const parse = (text) => { const [r, g, b, a = 1] = text.match(/[\\d.]+/g).map(Number); return [r, g, b, a]; };
+  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat(1);
+  const light = (colour) => { const [r, g, b] = colour.map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+  const bad = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let checked = 0;
+  while (walker.nextNode()) {
+    const node = walker.currentNode.parentElement;
+    if (!walker.currentNode.textContent.trim() || node.closest("script, noscript, style") || node.offsetParent === null) continue;
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    // A bar lies below its text without being its ancestor.
+    const bar = node.closest("td.bar")?.querySelector("i");
+    if (bar) layers.unshift(parse(getComputedStyle(bar).backgroundColor));
+    const back = layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255, 1]);
+    const style = getComputedStyle(node);
+    const front = over(parse(style.color), back);
+    const [a, b] = [light(front), light(back)].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    ++checked;
+    if (ratio < (parseFloat(style.fontSize) >= 24 ? 3 : 4.5)) bad.push(`${walker.currentNode.textContent.trim()}: ${ratio.toFixed(2)}`);
+  }
+  return {checked, bad};
+})()"""
+
+FIGURES = """Object.fromEntries([...document.querySelectorAll(".figure")].map((figure) =>
+  [figure.querySelector("dt").textContent, figure.querySelector("dd").childNodes[0].textContent]))"""
+
+# The chart with this heading.
+CHART = """Chart.getChart([...document.querySelectorAll(".card")].find((card) => !card.hidden && card.querySelector("h3")?.textContent.startsWith(%s)).querySelector("canvas"))"""
+
+
+def chart(title):
+    return CHART % json.dumps(title)
+
+
+def column(page, table, number):
+    return page.evaluate(f"[...document.querySelectorAll({json.dumps(table + ' tbody tr')})].map((row) => row.children[{number}].textContent)")
+
+
+class ReportTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp(prefix="starling-report-")
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.runs = {}
+        for strategy in ("sync", "async"):
+            cls.runs[strategy] = fixtures.train(PROGRAM, cls.folder, strategy, "--strategy", strategy, "--workers", "4", "--fabric", "sim", "--delay", "one:30ms")
+        cls.runs["alone"] = fixtures.train(PROGRAM, cls.folder, "alone")
+        cls.runs["numbers"] = fixtures.train(PROGRAM, cls.folder, "numbers", "--data", "quadratic:samples=600,dimension=4", "--model", "dense 1", "--lr", "0.001")
+        cls.runs["many"] = fixtures.train(PROGRAM, cls.folder, "many", "--strategy", "sync", "--workers", "40", "--fabric", "sim", "--epochs", "2")
+        cls.runs["lost"] = fixtures.train(PROGRAM, cls.folder, "lost", "--lr", "1e30", "--optimizer", "sgd")
+        cls.comparison = fixtures.comparison(PROGRAM, os.path.join(cls.folder, "comparison"))
+        cls.landscape = fixtures.landscape(os.path.join(cls.folder, "landscape"), (cls.runs["sync"][0], cls.runs["async"][0]))
+        cls.browser = Browser()
+        cls.addClassCleanup(cls.browser.close)
+
+    def report(self, *paths, flags=(), name="report.html"):
+        out = os.path.join(self.folder, name)
+        done = subprocess.run([PROGRAM, "report", *paths, "--out", out, *flags], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.strip(), out)
+        return "file://" + out
+
+    def open(self, *paths, **options):
+        flags = options.pop("flags", ())
+        page = self.browser.open(self.report(*paths, flags=flags), **options)
+        self.addCleanup(self.check_page, page)
+        return page
+
+    def check_page(self, page):
+        """What holds for every page, whatever was done with it."""
+        self.assertEqual(page.complaints, [])
+        self.assertEqual([address for address in page.requests if not address.startswith("data:")], page.requests[:1], "a page asks for nothing but itself")
+
+    def check_drawn(self, page, at_least):
+        canvases = page.evaluate(CANVASES)
+        self.assertGreaterEqual(len(canvases), at_least)
+        for canvas in canvases:
+            self.assertGreater(canvas["drawn"], 0.004, canvas)
+            self.assertGreater(canvas["colours"], 3, canvas)
+            self.assertTrue(canvas["label"], "a canvas without a description")
+
+    def everything(self):
+        return [self.comparison, self.landscape, self.runs["sync"][0], self.runs["async"][0]]
+
+    def test_figures_of_one_run_are_those_of_its_result(self):
+        path, result = self.runs["async"]
+        with open(os.path.join(path, "result.json"), encoding="utf-8") as file:
+            self.assertEqual(json.load(file)["test_accuracy"], result["test_accuracy"])
+        page = self.open(path)
+        figures = page.evaluate(FIGURES)
+        self.assertEqual(figures["Test accuracy"], f"{100 * result['test_accuracy']:.2f} %")
+        self.assertEqual(figures["Test loss"], f"{result['test_loss']:.4f}")
+        self.assertEqual(figures["Training loss"], f"{result['train_loss']:.4f}")
+        self.assertEqual(figures["Samples"], f"{result['samples']:,}")
+        self.assertEqual(figures["Virtual time"], f"{result['seconds']:.3g} s")
+        self.assertEqual(figures["Idle"], f"{100 * result['idle_fraction']:.1f} %")
+        self.assertAlmostEqual(float(figures["Staleness"]), result["staleness"]["version"]["mean"], delta=0.005 * result["staleness"]["version"]["mean"])
+        self.check_drawn(page, 9)
+
+    def test_lines_are_those_of_the_metrics(self):
+        path, _ = self.runs["async"]
+        with open(os.path.join(path, "metrics.jsonl"), encoding="utf-8") as file:
+            records = [json.loads(line) for line in file]
+        page = self.open(path)
+        tested = [record for record in records if "test_accuracy" in record]
+        for axis in ("samples", "step", "epoch", "seconds"):
+            page.evaluate(f"document.querySelector('[data-choice={axis}]').click()")
+            points = page.evaluate(chart("Test accuracy") + ".data.datasets[0].data")
+            self.assertEqual(len(points), len(tested))
+            for point, record in zip(points, tested):
+                self.assertAlmostEqual(point["x"], record[axis], delta=1e-6 * (1 + record[axis]))
+                self.assertAlmostEqual(point["y"], 100 * record["test_accuracy"], places=4)
+            self.assertEqual(page.evaluate(f"document.querySelector('[data-choice={axis}]').getAttribute('aria-pressed')"), "true")
+        self.assertEqual(page.evaluate(chart("Test accuracy") + ".options.scales.x.title.text"), "virtual time of training, s")
+        steps = [record for record in records if record["kind"] == "step"]
+        batches = page.evaluate(chart("Loss") + ".data.datasets.find((set) => set.label.startsWith('batches')).data")
+        self.assertEqual(len(batches), len(steps))
+        for field, title in (("weight_norm", "Norm of the weights"), ("gradient_norm", "Norm of the gradient"), ("staleness", "Staleness")):
+            values = page.evaluate(chart(title) + ".data.datasets[0].data.map((point) => point.y)")
+            self.assertAlmostEqual(sum(values), sum(record[field] for record in records if record.get(field) is not None), delta=1e-4 * sum(values), msg=title)
+
+    def test_scale_of_the_loss_can_be_logarithmic(self):
+        page = self.open(self.runs["alone"][0])
+        self.assertEqual(page.evaluate(chart("Loss") + ".options.scales.y.type"), "linear")
+        page.evaluate("document.querySelector('[data-choice=logarithmic]').click()")
+        self.assertEqual(page.evaluate(chart("Loss") + ".options.scales.y.type"), "logarithmic")
+        self.assertEqual(page.evaluate(chart("Loss") + ".options.scales.x.title.text"), "samples")
+        page.evaluate("document.querySelector('[data-choice=seconds]').click()")
+        self.assertEqual(page.evaluate(chart("Loss") + ".options.scales.x.title.text"), "time of training, s")
+        self.check_drawn(page, 4)
+
+    def test_histogram_is_that_of_the_result(self):
+        path, result = self.runs["async"]
+        page = self.open(path)
+        with open(os.path.join(path, "result.json"), encoding="utf-8") as file:
+            histograms = json.load(file)["histograms"]
+        for choice in ("version", "gradient_sets"):
+            page.evaluate(f"document.querySelector('[data-choice={choice}]').click()")
+            shown = page.evaluate(chart("Staleness of the updates") + ".data")
+            shares = dict(zip(shown["labels"], shown["datasets"][0]["data"]))
+            total = sum(number for _, number in histograms[choice])
+            self.assertEqual(total, result["updates"]["applied"])
+            for value, number in histograms[choice]:
+                self.assertAlmostEqual(shares[f"{value:,}"], 100 * number / total, places=6)
+            self.assertAlmostEqual(sum(shares.values()), 100, places=6)
+
+    def test_time_of_the_workers_is_that_of_the_result(self):
+        path, result = self.runs["sync"]
+        page = self.open(path)
+        sets = page.evaluate(chart("Whose time") + ".data.datasets.map((set) => [set.label, set.data])")
+        for name, values in sets:
+            self.assertEqual(values, [worker[f"{name}_seconds"] for worker in result["workers_time"]])
+
+    def test_many_workers_are_summed_up(self):
+        page = self.open(self.runs["many"][0])
+        self.assertEqual(page.evaluate(chart("Whose time") + ".data.labels.length"), 40)
+        text = page.evaluate("document.querySelector('.run-part').textContent")
+        self.assertIn("40 workers", text)
+        self.assertIn("third quarter", text)
+        self.check_drawn(page, 8)
+
+    def test_classes_are_those_of_evaluate(self):
+        path, _ = self.runs["sync"]
+        done = subprocess.run([PROGRAM, "evaluate", path, "--json"], capture_output=True, text=True, check=True)
+        wanted = json.loads(done.stdout.strip().split("\n")[-1])
+        page = self.open(path)
+        rows = page.evaluate("""[...document.querySelectorAll(".run-part [aria-label='Scores of the classes'] tr")].slice(1).map((row) => [...row.children].map((cell) => cell.textContent))""")
+        for row, score in zip(rows, wanted["classes"] + [dict(wanted["mean"], name="mean"), dict(wanted["weighted_mean"], name="weighted mean")]):
+            self.assertEqual(row[:4], [score["name"], *(f"{100 * score[key]:.2f} %" for key in ("precision", "recall", "f1"))])
+        cells = page.evaluate("[...document.querySelectorAll('.confusion tbody tr')].map((row) => [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent.replaceAll(',', ''))))")
+        self.assertEqual(cells, wanted["confusion"])
+
+    def test_runs_side_by_side_have_one_colour_in_all_charts(self):
+        page = self.open(self.runs["sync"][0], self.runs["async"][0], self.runs["alone"][0])
+        self.check_drawn(page, 10)
+        colours = page.evaluate("""[...document.querySelectorAll(".course canvas")].filter((canvas) => canvas.offsetParent).map((canvas) =>
+          Object.fromEntries(Chart.getChart(canvas).data.datasets.map((set) => [set.label, set.borderColor])))""")
+        known = {}
+        for sets in colours:
+            for name, colour in sets.items():
+                self.assertEqual(known.setdefault(name, colour), colour)
+        self.assertEqual(len(set(known.values())), 3)
+        self.assertEqual(page.evaluate("document.querySelector('[data-choice=seconds]').click(), " + chart("Test loss") + ".options.scales.x.title.text"),
+                         "time of training, s (virtual where simulated)")
+        text = page.evaluate("document.querySelector('.configuration table').textContent")
+        self.assertIn("strategy.name", text)
+        self.assertNotIn("optimizer.lr", text, "keys that are the same everywhere are in the fold-out only")
+        before = page.evaluate(chart("Test loss") + ".data.datasets.length")
+        page.evaluate("document.querySelector('.overview input[type=checkbox]').click()")
+        self.assertEqual(page.evaluate(chart("Test loss") + ".data.datasets.length"), before - 1)
+        page.evaluate("document.querySelector('.overview input[type=checkbox]').click()")
+        self.assertEqual(page.evaluate(chart("Test loss") + ".data.datasets.length"), before)
+
+    def test_details_follow_the_run_that_is_chosen(self):
+        page = self.open(self.runs["sync"][0], self.runs["many"][0])
+        labels = chart("Whose time went where, by worker") + ".data.labels.length"
+        self.assertEqual(page.evaluate(labels), 4)
+        page.evaluate(f"(() => {{ const select = document.querySelector('.run-part select'); select.value = {json.dumps(self.runs['many'][0])}; select.dispatchEvent(new Event('change')); }})()")
+        self.assertEqual(page.evaluate(labels), 40)
+
+    def test_a_comparison_can_be_sorted_by_mouse_and_keyboard(self):
+        page = self.open(self.comparison)
+        pivot = page.evaluate("[...document.querySelectorAll('.pivot tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))")
+        self.assertEqual(pivot[1][0], "async")
+        self.assertEqual(pivot[1][3], "NC")
+        self.assertRegex(pivot[1][2], r"^83\.00 \(1 of 2 NC\)$")
+        self.assertRegex(pivot[0][1], r"^\d\d\.\d\d ± \d+\.\d\d$")
+        runs = [(run["seed"], run["test_accuracy"]) for run in self.cells()[1]["runs"]]
+        self.assertEqual(pivot[0][2][:5], f"{50 * sum(accuracy for _, accuracy in runs):.2f}")
+
+        def click(number):
+            page.evaluate(f"document.querySelectorAll('.cells th button')[{number}].click()")
+            return page.evaluate(f"document.querySelectorAll('.cells th')[{number}].getAttribute('aria-sort')")
+
+        def means():
+            return [None if text == "NC" else float(text.split()[0]) for text in column(page, ".cells", 2)]
+
+        self.assertEqual(click(2), "descending")
+        values = means()
+        self.assertEqual(values[:-1], sorted(values[:-1], reverse=True))
+        self.assertIsNone(values[-1], "what has no value is last")
+        self.assertEqual(click(2), "ascending")
+        values = means()
+        self.assertEqual(values[:-1], sorted(values[:-1]))
+        self.assertIsNone(values[-1], "what has no value is last in this order too")
+        page.evaluate("document.querySelectorAll('.cells th button')[1].focus()")
+        page.key("Enter", "\r")
+        self.assertEqual(column(page, ".cells", 1), ["2", "2", "5", "5", "10", "10"], "numbers in texts are sorted as numbers")
+        page.key(" ", " ")
+        self.assertEqual(column(page, ".cells", 1), ["10", "10", "5", "5", "2", "2"])
+        # Its runs come along, one of each cell drawn.
+        self.assertEqual(page.evaluate("document.querySelectorAll('.overview tbody tr').length"), 4)
+        self.assertEqual(page.evaluate("document.querySelectorAll('.overview input:checked').length"), 2)
+
+    def cells(self):
+        with open(os.path.join(self.comparison, "comparison.json"), encoding="utf-8") as file:
+            return json.load(file)["cells"]
+
+    def test_the_landscape_is_drawn_and_turns(self):
+        page = self.open(self.landscape, width=1280, height=1000)
+        canvases = page.evaluate(CANVASES)
+        self.assertEqual(len(canvases), 2)
+        for canvas in canvases:
+            self.assertGreater(canvas["drawn"], 0.2, canvas)
+        self.assertIn("from 2.4217 to 0.2468", canvases[0]["label"])
+        picture = "document.querySelector('canvas.turns').toDataURL()"
+        first = page.evaluate(picture)
+        box = page.evaluate("(({x, y, width, height}) => [x + width / 2, y + height / 2])(document.querySelector('canvas.turns').getBoundingClientRect())")
+        page.drag(box, (box[0] + 90, box[1] + 20))
+        turned = page.evaluate(picture)
+        self.assertNotEqual(first, turned)
+        page.evaluate("document.querySelector('canvas.turns').focus()")
+        page.key("ArrowLeft")
+        self.assertNotEqual(page.evaluate(picture), turned)
+
+    def test_a_phone_has_no_sideways_scrolling(self):
+        page = self.open(*self.everything(), width=360, height=740)
+        self.assertLessEqual(page.evaluate("document.documentElement.scrollWidth"), 360)
+        wide = page.evaluate("""[...document.querySelectorAll("body *")].filter((node) => !node.closest(".box") && node.getBoundingClientRect().right > 360.5).map((node) => node.tagName + "." + node.className)""")
+        self.assertEqual(wide, [])
+        self.check_drawn(page, 12)
+
+    def test_every_text_can_be_read_by_day_and_by_night(self):
+        page = self.open(*self.everything(), self.runs["lost"][0])
+        shades = []
+        for dark in (False, True):
+            page.dark(dark)
+            contrast = page.evaluate(CONTRAST)
+            self.assertGreater(contrast["checked"], 200)
+            self.assertEqual(contrast["bad"], [])
+            shades.append(page.evaluate("[getComputedStyle(document.body).backgroundColor, " + chart("Test loss") + ".data.datasets[0].borderColor, " + chart("Test loss") + ".options.scales.x.ticks.color]"))
+            self.check_drawn(page, 12)
+        for day, night in zip(*shades):
+            self.assertNotEqual(day, night)
+
+    def test_it_prints(self):
+        page = self.open(*self.everything(), dark=True)
+        paper = page.pdf()
+        self.assertTrue(paper.startswith(b"%PDF"))
+        pages = len(re.findall(rb"/Type\s*/Page\b", paper))
+        self.assertTrue(2 <= pages <= 14, pages)
+        size = re.search(rb"/MediaBox\s*\[\s*0 0 ([\d.]+) ([\d.]+)", paper)
+        self.assertAlmostEqual(float(size.group(1)), 595, delta=2)
+        self.assertAlmostEqual(float(size.group(2)), 842, delta=2)
+        self.assertFalse(page.evaluate("document.documentElement.classList.contains('printing')"), "the screen is dark again")
+
+    def test_names_are_texts_and_nothing_else(self):
+        name = "</script><script>window.harmed = true</script><img src=x onerror='window.harmed = true'>& \"quoted\" @DATA@"
+        path = os.path.join(self.folder, name.replace("/", "\u2215"))
+        shutil.copytree(self.runs["async"][0], path)
+        page = self.open(path, self.runs["sync"][0], flags=("--title", name))
+        self.assertIsNone(page.evaluate("window.harmed"))
+        self.assertEqual(page.evaluate("document.title"), name)
+        self.assertEqual(page.evaluate("document.querySelector('h1').textContent"), name)
+        self.assertIn(path, page.evaluate("document.querySelector('.overview').textContent"))
+        # The command is one a shell understands.
+        command = page.evaluate("[...document.querySelectorAll('code')].map((each) => each.textContent)")[0]
+        words = subprocess.run(["sh", "-c", "shift; printf '%s\\n' \"$@\"; eval \"set -- $1\"; printf '%s\\n' \"$4\"", "sh", "x", command], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(words.strip().split("\n")[-1], path + "/config.toml")
+
+    def test_a_run_without_result_and_one_without_classes_say_so(self):
+        path = os.path.join(self.folder, "unfinished")
+        shutil.copytree(self.runs["sync"][0], path)
+        os.remove(os.path.join(path, "result.json"))
+        page = self.open(path)
+        text = page.evaluate("document.body.innerText")
+        self.assertIn("no result yet", text)
+        self.assertIn("it is under way, or was stopped", text)
+        self.check_drawn(page, 6)
+        page = self.open(self.runs["numbers"][0])
+        self.assertIn("Its answers are no classes", page.evaluate("document.body.innerText"))
+        self.assertIn("It exchanged no updates", page.evaluate("document.body.innerText"))
+        self.check_drawn(page, 3)
+
+    def test_a_run_that_diverged_says_why(self):
+        path, result = self.runs["lost"]
+        self.assertEqual(result["ending"], "diverged")
+        page = self.open(path)
+        text = page.evaluate("document.body.innerText")
+        self.assertIn("diverged", text)
+        self.assertIn("Why: at step", text)
+
+    def test_charts_have_tables_behind_them(self):
+        page = self.open(self.runs["alone"][0])
+        tables = page.evaluate("""(() => { const all = [...document.querySelectorAll(".course .card:not([hidden]) details")]; for (const each of all) each.open = true;
+          return new Promise((done) => setTimeout(() => done(all.map((each) => each.querySelectorAll("tbody tr").length)), 100)); })()""")
+        self.assertTrue(tables and all(rows > 0 for rows in tables), tables)
+
+    def test_the_page_names_its_chart_library(self):
+        with open(self.report(self.runs["alone"][0]).removeprefix("file://"), encoding="utf-8") as file:
+            text = file.read()
+        self.assertRegex(text, r"Chart\.js v[34]\.")
+        self.assertIn("Permission is hereby granted, free of charge", text)
+        self.assertNotIn("src=\"http", text)
+
+
+if __name__ == "__main__":
+    PROGRAM = os.path.abspath(sys.argv.pop(1))
+    unittest.main(verbosity=2)
