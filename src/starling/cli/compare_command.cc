@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "starling/base/error.h"
+#include "starling/base/file.h"
 #include "starling/cli/commands.h"
 #include "starling/cli/compare_console.h"
 #include "starling/cli/compare_flags.h"
@@ -16,6 +17,7 @@
 #include "starling/lab/comparison.h"
 #include "starling/lab/comparison_table.h"
 #include "starling/lab/grid.h"
+#include "starling/lab/report.h"
 
 namespace starling::cli {
 namespace {
@@ -52,11 +54,20 @@ void announce(const CompareFlags& flags, const lab::Grid& grid, const lab::Compa
   if (flags.train.out.empty() && !flags.file.empty() && ended == 0) say("The same command will go on there.\n");
 }
 
+// The page is a view of what is there; without it nothing is lost.
+void write_report(const std::string& folder) {
+  try {
+    write_file_atomically(folder + "/report.html", lab::make_report({.paths = {folder}}), "report");
+  } catch (const UserError& error) {
+    say(fmt::format("note: there is no report: {}\n", error.what()));
+  }
+}
+
 void finish(const CompareFlags& flags, const CLI::App& command, const lab::Comparison& comparison, const lab::ComparisonResult& result,
             const std::string& folder) {
   if (!result.title.empty()) fmt::print("{}\n\n", result.title);
   fmt::print("{}\n", lab::to_tables(result, flags.markdown ? lab::TableForm::markdown : lab::TableForm::plain));
-  fmt::print("more in {}: comparison.json, comparison.csv, and the runs in cells/\n", folder);
+  fmt::print("more in {}: report.html, comparison.json, comparison.csv, and the runs in cells/\n", folder);
   std::fflush(stdout);
   if (comparison.interrupted()) {
     say(fmt::format("Interrupted after {} of {} runs. To go on:\n  {} --out {}\n", result.runs(), comparison.runs().size(),
@@ -92,6 +103,7 @@ void run_compare(const CompareFlags& flags, const CLI::App& command) {
   console.begin(comparison.runs());
   const lab::ComparisonResult result = comparison.run();
   console.clear();
+  write_report(folder);
   finish(flags, command, comparison, result, folder);
 }
 

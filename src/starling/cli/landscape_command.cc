@@ -21,6 +21,7 @@
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
 #include "starling/lab/landscape.h"
+#include "starling/lab/report.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
 #include "starling/run/snapshots.h"
@@ -140,6 +141,9 @@ void run_landscape(const Flags& flags) {
   folder.write("landscape.csv", lab::grid_to_csv(*landscape), "losses of the landscape");
   folder.write("trajectories.csv", lab::trajectories_to_csv(*landscape), "trajectories of the landscape");
   folder.write("landscape.json", lab::to_json(*landscape), "landscape");
+  std::vector<std::string> shown{out};
+  shown.insert(shown.end(), flags.runs.begin(), flags.runs.end());
+  folder.write("report.html", lab::make_report({.paths = shown}), "report");
   std::size_t snapshots = 0;
   for (const lab::LandscapeTrajectory& trajectory : landscape->trajectories) snapshots += trajectory.points.size();
   fmt::print("{}: {} run{}, {} snapshots of {} weights; {} x {} points, {} samples each\n\n{}\nwritten to {}\n", landscape->title,

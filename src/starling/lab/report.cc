@@ -129,14 +129,14 @@ void Sources::add(const std::string& path) {
   if (!seen_.insert(fs::weakly_canonical(path, error).string() + "/").second) return;
   bool found = false;
   if (has_comparison(path)) {
-    Comparison comparison = read_comparison(path);
+    ComparisonFile comparison = read_comparison(path);
     comparisons.push_back(std::move(comparison.json));
     titles.push_back(std::move(comparison.title));
     for (ComparedRun& run : comparison.runs) add_run(std::move(run));
     found = true;
   }
   if (has_landscape(path)) {
-    Landscape landscape = read_landscape(path);
+    LandscapeFile landscape = read_landscape(path);
     landscapes.push_back(std::move(landscape.json));
     titles.push_back(std::move(landscape.title));
     found = true;

@@ -191,7 +191,7 @@ std::string RunFollower::to_json() const {
                      lab::to_json(steps_.records()), lab::to_json(epochs_.records()), result_text_);
 }
 
-Comparison read_comparison(const std::string& path) {
+ComparisonFile read_comparison(const std::string& path) {
   const std::string file = path + "/comparison.json";
   Json json = parse(file, "comparison");
   require(json.is_object() && json.contains("axes") && json["axes"].is_array(), file, "axes must be a list");
@@ -199,7 +199,7 @@ Comparison read_comparison(const std::string& path) {
   for (const Json& axis : json["axes"]) {
     require(axis.is_object() && axis.contains("name") && axis["name"].is_string(), file, "an axis must have a name");
   }
-  Comparison comparison{.title = text_or(json, "title", path)};
+  ComparisonFile comparison{.title = text_or(json, "title", path)};
   for (Json& cell : json["cells"]) {
     require(cell.is_object() && cell.contains("labels") && is_text_list(cell["labels"]) && cell["labels"].size() == json["axes"].size(),
             file, "a cell must have one label per axis");
@@ -223,7 +223,7 @@ Comparison read_comparison(const std::string& path) {
   return comparison;
 }
 
-Landscape read_landscape(const std::string& path) {
+LandscapeFile read_landscape(const std::string& path) {
   const std::string file = path + "/landscape.json";
   Json json = parse(file, "landscape");
   require(json.is_object(), file, "it must be an object");

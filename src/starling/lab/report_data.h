@@ -61,18 +61,18 @@ struct ComparedRun {
   std::string path{};
   std::string name{};
 };
-struct Comparison {
+struct ComparisonFile {
   std::string title{};
   std::string json{};               // comparison.json, with "path" added, and to its runs "name", the name above.
   std::vector<ComparedRun> runs{};  // Those whose folders exist.
 };
-Comparison read_comparison(const std::string& path);
+ComparisonFile read_comparison(const std::string& path);
 
-struct Landscape {
+struct LandscapeFile {
   std::string title{};
   std::string json{};
 };
-Landscape read_landscape(const std::string& path);
+LandscapeFile read_landscape(const std::string& path);
 
 // The text quoted for a JSON document; bytes that are not UTF-8 are replaced.
 std::string json_string(const std::string& text);
