@@ -19,14 +19,25 @@ from browser import Browser  # noqa: E402
 
 PROGRAM = ""
 
-# The share of the pixels of each visible canvas that differ from its most frequent colour, and how many colours there are.
+# Of each visible canvas: the share of its pixels that differ from its most frequent colour, how many colours there are, and in a chart how many of its
+# lines or bars can be seen, by their colour. Some may lie below others.
 CANVASES = """[...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetParent !== null).map((canvas) => {
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", {willReadFrequently: true});
   copy.drawImage(canvas, 0, 0);
   const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
   const counts = new Map();
   for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) || 0) + 1);
-  return {label: canvas.getAttribute("aria-label"), drawn: 1 - Math.max(...counts.values()) / pixels.length, colours: counts.size};
+  const sets = Chart.getChart(canvas)?.data.datasets ?? null;
+  const seen = sets?.filter((set) => {
+    const [red, green, blue] = (set.borderColor || set.backgroundColor).match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
+    const near = (a, b) => Math.abs(a - b) <= 12;
+    let pixels = 0;
+    for (const [pixel, number] of counts) {
+      if (pixel >>> 24 > 60 && near(pixel & 255, red) && near(pixel >>> 8 & 255, green) && near(pixel >>> 16 & 255, blue)) pixels += number;
+    }
+    return pixels >= 20;
+  }).length;
+  return {seen, sets: sets?.length, label: canvas.getAttribute("aria-label"), drawn: 1 - Math.max(...counts.values()) / pixels.length, colours: counts.size};
 })"""
 
 # Texts whose contrast with what is behind them is below 4.5 (3 for large ones), by the formula of WCAG 2.
@@ -112,6 +123,8 @@ class ReportTest(unittest.TestCase):
         for canvas in canvases:
             self.assertGreater(canvas["drawn"], 0.004, canvas)
             self.assertGreater(canvas["colours"], 3, canvas)
+            if canvas.get("sets") is not None:
+                self.assertGreater(canvas["seen"], 0, canvas)
             self.assertTrue(canvas["label"], "a canvas without a description")
 
     def everything(self):
