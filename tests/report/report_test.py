@@ -374,6 +374,31 @@ class ReportTest(unittest.TestCase):
           return new Promise((done) => setTimeout(() => done(all.map((each) => each.querySelectorAll("tbody tr").length)), 100)); })()""")
         self.assertTrue(tables and all(rows > 0 for rows in tables), tables)
 
+    def test_mistakes_are_told_and_leave_the_page_as_it_was(self):
+        out = os.path.join(self.folder, "kept.html")
+        self.report(self.runs["alone"][0], name="kept.html")
+        with open(out, encoding="utf-8") as file:
+            before = file.read()
+        damaged = os.path.join(self.folder, "damaged")
+        shutil.copytree(self.runs["alone"][0], damaged)
+        with open(os.path.join(damaged, "metrics.jsonl"), "r+", encoding="utf-8") as file:
+            lines = file.readlines()
+            lines[4] = lines[4][:20] + "\n"
+            file.seek(0)
+            file.writelines(lines)
+            file.truncate()
+        for paths, message in (([damaged], "damaged/metrics.jsonl:5: "), ([self.runs["alone"][0], self.folder], "is neither a run"), (["/nowhere"], "there is no folder '/nowhere'"),
+                               ([], "runs is required")):
+            done = subprocess.run([PROGRAM, "report", *paths, "--out", out], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, paths)
+            self.assertIn(message, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 2 if not paths else 1, done.stderr)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+        done = subprocess.run([PROGRAM, "report", self.runs["alone"][0], "--out", "/nowhere/report.html"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/report.html", done.stderr)
+
     def test_the_page_names_its_chart_library(self):
         with open(self.report(self.runs["alone"][0]).removeprefix("file://"), encoding="utf-8") as file:
             text = file.read()
