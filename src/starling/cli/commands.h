@@ -22,6 +22,7 @@ void add_compare_command(CLI::App& app);
 void add_converge_command(CLI::App& app);
 void add_data_command(CLI::App& app);
 void add_evaluate_command(CLI::App& app);
+void add_landscape_command(CLI::App& app);
 void add_report_command(CLI::App& app);
 void add_strategies_command(CLI::App& app);
 void add_train_command(CLI::App& app);

@@ -52,14 +52,15 @@ void announce(const CompareFlags& flags, const lab::Grid& grid, const lab::Compa
   if (flags.train.out.empty() && !flags.file.empty() && ended == 0) say("The same command will go on there.\n");
 }
 
-void finish(const CompareFlags& flags, const lab::Comparison& comparison, const lab::ComparisonResult& result, const std::string& folder) {
+void finish(const CompareFlags& flags, const CLI::App& command, const lab::Comparison& comparison, const lab::ComparisonResult& result,
+            const std::string& folder) {
   if (!result.title.empty()) fmt::print("{}\n\n", result.title);
   fmt::print("{}\n", lab::to_tables(result, flags.markdown ? lab::TableForm::markdown : lab::TableForm::plain));
   fmt::print("more in {}: comparison.json, comparison.csv, and the runs in cells/\n", folder);
   std::fflush(stdout);
   if (comparison.interrupted()) {
-    say(fmt::format("Interrupted after {} of {} runs. To go on:\n  starling compare {} --out {}\n", result.runs(), comparison.runs().size(),
-                    flags.file.empty() ? fmt::format("{}/comparison.toml", folder) : flags.file, folder));
+    say(fmt::format("Interrupted after {} of {} runs. To go on:\n  {} --out {}\n", result.runs(), comparison.runs().size(),
+                    command_of(command, true), folder));
     throw ExitCode{kInterrupted};
   }
   if (result.failed() == 0) return;
@@ -72,7 +73,7 @@ void finish(const CompareFlags& flags, const lab::Comparison& comparison, const 
   throw ExitCode{1};
 }
 
-void run_compare(const CompareFlags& flags, const std::string& command) {
+void run_compare(const CompareFlags& flags, const CLI::App& command) {
   catch_interrupts();
   const lab::Grid grid = lab::read_grid(to_source(flags));
   if (flags.dry_run) {
@@ -81,13 +82,17 @@ void run_compare(const CompareFlags& flags, const std::string& command) {
   }
   const std::string folder = folder_of(flags, grid);
   CompareConsole console;
-  lab::Comparison comparison(
-      grid, {.directory = folder, .command = command, .jobs = flags.jobs, .fresh = flags.fresh, .stop = interrupted, .observer = &console});
+  lab::Comparison comparison(grid, {.directory = folder,
+                                    .command = command_of(command, false),
+                                    .jobs = flags.jobs,
+                                    .fresh = flags.fresh,
+                                    .stop = interrupted,
+                                    .observer = &console});
   announce(flags, grid, comparison, folder);
   console.begin(comparison.runs());
   const lab::ComparisonResult result = comparison.run();
   console.clear();
-  finish(flags, comparison, result, folder);
+  finish(flags, command, comparison, result, folder);
 }
 
 }  // namespace
@@ -96,7 +101,7 @@ void add_compare_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("compare", "Compare strategies and settings: a grid of runs, with means over seeds");
   auto flags = std::make_shared<CompareFlags>();
   add_compare_flags(*command, *flags);
-  command->callback([flags, command] { run_compare(*flags, command_of(*command)); });
+  command->callback([flags, command] { run_compare(*flags, *command); });
 }
 
 }  // namespace starling::cli

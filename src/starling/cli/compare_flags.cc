@@ -234,20 +234,22 @@ lab::GridSource to_source(const CompareFlags& flags) {
   return source;
 }
 
-std::string command_of(const CLI::App& command) {
-  std::string text = "starling compare";
+std::string command_of(const CLI::App& command, bool with_folder) {
+  std::string file;
+  std::string text;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_single_name();
     if (option->count() == 0 || name == "help" || name == "out" || name == "jobs" || name == "fresh" || name == "markdown") continue;
     if (name == "FILE") {
-      text += fmt::format(" {}", shell_word(std::filesystem::path(option->results()[0]).filename().string()));
+      const std::filesystem::path path = option->results()[0];
+      file = fmt::format(" {}", shell_word(with_folder ? path.string() : path.filename().string()));
     } else if (option->get_expected_max() == 0) {
       text += fmt::format(" --{}", name);
     } else {
       for (const std::string& value : option->results()) text += fmt::format(" --{} {}", name, shell_word(value));
     }
   }
-  return text;
+  return fmt::format("starling compare{}{}", file, text);
 }
 
 }  // namespace starling::cli

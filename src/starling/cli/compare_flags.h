@@ -37,7 +37,8 @@ void add_compare_flags(CLI::App& command, CompareFlags& flags);
 // Reads the file, if one was given. Throws UserError for what cannot be read.
 lab::GridSource to_source(const CompareFlags& flags);
 
-// The command without what does not change the result, such as where it is written: "starling compare table2.toml --epochs 1".
-std::string command_of(const CLI::App& command);
+// The command without what does not change the result, such as where it is written: "starling compare table2.toml --epochs 1". The file
+// with its folder, or by its name alone.
+std::string command_of(const CLI::App& command, bool with_folder);
 
 }  // namespace starling::cli

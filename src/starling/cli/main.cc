@@ -57,6 +57,7 @@ int run(int argc, char** argv) {
   starling::cli::add_train_command(app);
   starling::cli::add_evaluate_command(app);
   starling::cli::add_compare_command(app);
+  starling::cli::add_landscape_command(app);
   starling::cli::add_report_command(app);
   starling::cli::add_strategies_command(app);
   starling::cli::add_collective_command(app);

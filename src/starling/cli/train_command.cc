@@ -4,13 +4,16 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
+#include "starling/base/clock.h"
 #include "starling/base/error.h"
 #include "starling/cli/commands.h"
 #include "starling/cli/interrupts.h"
@@ -19,11 +22,13 @@
 #include "starling/cli/train_output.h"
 #include "starling/cli/watch.h"
 #include "starling/data/dataset.h"
+#include "starling/lab/event_file.h"
 #include "starling/run/checkpoint.h"
 #include "starling/run/replica_set.h"
 #include "starling/run/run_config.h"
 #include "starling/run/run_directory.h"
 #include "starling/run/run_result.h"
+#include "starling/run/train_observers.h"
 #include "starling/run/trainer.h"
 
 namespace starling::cli {
@@ -80,6 +85,20 @@ Prepared prepare_resumed(const TrainFlags& flags) {
   return prepared;
 }
 
+// The log that TensorBoard reads, where it is asked for, or the run that goes on has one.
+std::unique_ptr<lab::EventLog> begin_events(const TrainFlags& flags, const Prepared& prepared, bool resumed) {
+  const std::string folder = prepared.directory->path() + "/tensorboard";
+  if (!flags.tensorboard && !(resumed && std::filesystem::is_directory(folder))) return nullptr;
+  lab::EventLogOptions options;
+  if (prepared.checkpoint) {
+    options.first_step = prepared.checkpoint->state.workers.at(0).progress.number + 1;
+    options.seconds = prepared.checkpoint->state.seconds;
+  }
+  // In the simulator nothing may depend on when it was.
+  if (prepared.config.fabric.name != "sim") options.wall_clock = unix_seconds;
+  return std::make_unique<lab::EventLog>(folder, std::move(options));
+}
+
 void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
   fmt::print("{}", summary_of(prepared.config, prepared.directory->path(), result));
   if (flags.json) fmt::print("{}\n", run::to_json(prepared.config, prepared.directory->path(), result));
@@ -119,15 +138,18 @@ void run_train(const TrainFlags& flags) {
   std::optional<Watch> watch;
   if (flags.watch) watch.emplace(parse_port(*flags.watch));
   TrainConsole console;
+  run::TrainObservers observers{&console};
   run::Trainer trainer(
       config, replicas.pointers(), dataset,
-      {.observer = &console, .stop = interrupted, .trace = trace.is_open() ? &trace : nullptr, .viewers = replicas.viewers()});
+      {.observer = &observers, .stop = interrupted, .trace = trace.is_open() ? &trace : nullptr, .viewers = replicas.viewers()});
   // Nothing is written before this.
   const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
   trainer.write_into(*prepared.directory);
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
   if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
+  const std::unique_ptr<lab::EventLog> events = begin_events(flags, prepared, resumed);
+  if (events) observers.add(*events);
   const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
                            : resumed           ? " from the beginning: it has no checkpoint yet"
                                                : "";
@@ -150,6 +172,11 @@ void run_train(const TrainFlags& flags) {
     trace.close();
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
     say(fmt::format("trace written to {}: open it in ui.perfetto.dev or chrome://tracing\n", flags.trace));
+  }
+  if (events && !events->failure().empty()) {
+    say(fmt::format("note: {}; what came after it is not in the log, but in the metrics\n", events->failure()));
+  } else if (events) {
+    say(fmt::format("events written to {}: tensorboard --logdir {}\n", events->path(), prepared.directory->path()));
   }
   finish(flags, prepared, trainer.result());
 }

@@ -65,6 +65,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer")->check(given);
   command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]")->check(given);
   command.add_option("--trace", flags.trace, "sim: write all events as Chrome/Perfetto JSON to this file")->check(given);
+  command.add_flag("--tensorboard", flags.tensorboard, "Write the course of the run to RUN/tensorboard too, as TensorBoard reads it");
   command
       .add_option("--watch", flags.watch,
                   "Serve the report page of the run on 127.0.0.1 while it goes on, on this port or any that is free")

@@ -55,6 +55,7 @@ struct TrainFlags {
   std::string config;
   std::string resume;
   std::string checkpoint;
+  bool tensorboard = false;
   bool json = false;
 };
 

@@ -49,9 +49,9 @@ void require_own_folder(const std::string& directory) {
   std::error_code error;
   if (!fs::exists(directory, error) || exists(fmt::format("{}/{}", directory, kGridFile))) return;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
-    if (entry.path().filename() == "lock") continue;  // Of one that was killed before it had written anything.
-    throw UserError(fmt::format("in '{}' there is something else than a comparison, such as '{}'; give another --out", directory,
-                                entry.path().filename().string()));
+    const std::string name = entry.path().filename().string();
+    if (name == "lock" || name.starts_with(kGridFile)) continue;  // Of one that was killed before it had written more.
+    throw UserError(fmt::format("in '{}' there is something else than a comparison, such as '{}'; give another --out", directory, name));
   }
 }
 

@@ -155,7 +155,7 @@ struct TomlTable::State {
   std::vector<std::string> asked;
 
   const toml::value* find(std::string_view key) {
-    asked.emplace_back(key);
+    if (std::find(asked.begin(), asked.end(), key) == asked.end()) asked.emplace_back(key);
     const auto& entries = value.as_table();
     const auto found = entries.find(std::string(key));
     return found == entries.end() ? nullptr : &found->second;

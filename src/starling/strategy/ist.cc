@@ -443,8 +443,7 @@ class Member final : public Ist {
       not_delivered();
       return {};
     }
-    STARLING_TRY(sent);
-    if (id.number == 0) return {};
+    if (!sent || id.number == 0) return sent;
     note_own(id.number);
     Pushed& pushed = pushed_.emplace_back();
     pushed.number = id.number;

@@ -163,7 +163,7 @@ TEST_F(CompareProgram, FlagsAloneMakeAGrid) {
   EXPECT_EQ(json["cells"].size(), 8U);
   const std::string config = contents_of(path("runs/compare-1/cells/easgd_3_0.01/seed-4/config.toml"));
   for (const char* line : {"lr = 0.01", "tau = \"2\"", "workers = 3", "epochs = 1", "factor = 0.5", "milestones = [1, 2]", "gamma = 0.5",
-                           "batch_warmup_from = 2", "time = \"1 ms\""}) {
+                           "batch_warmup_from = 2", "time = \"0.001s\""}) {
     EXPECT_NE(config.find(line), std::string::npos) << line << "\n" << config;
   }
   // What was written repeats it, and so does the command.
@@ -204,7 +204,7 @@ TEST_F(CompareProgram, MistakesAreFoundBeforeAnythingRuns) {
   expect_mistake("grid.toml --lr x", "--lr");
   expect_mistake("grid.toml --resume a", "--resume");
   write("bad.toml", std::string(kGrid) + "[compare2]\n");
-  expect_mistake("bad.toml", "bad.toml:26: there is no key 'compare2'");
+  expect_mistake("bad.toml", "bad.toml:25: there is no key 'compare2'");
   write("worse.toml", "[grid\n");
   expect_mistake("worse.toml", "worse.toml:1: this is not TOML");
 }
@@ -222,16 +222,16 @@ TEST_F(CompareProgram, NotConvergedIsAResultAndFailedIsNot) {
 }
 
 TEST_F(CompareProgram, InterruptedItGoesOn) {
-  ASSERT_EQ(run("grid.toml --epochs 30 --out whole").code, 0);
-  const pid_t child = start("grid.toml --epochs 30 --jobs 1 --out a");
+  ASSERT_EQ(run("grid.toml --epochs 12 --out whole").code, 0);
+  const pid_t child = start("grid.toml --epochs 12 --jobs 1 --out a");
   ASSERT_TRUE(wait_for_a_result("a"));
   ::kill(child, SIGINT);
   const Ran ran = wait_for(child);
   EXPECT_EQ(ran.code, 130) << ran.errors;
-  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --out a\n"), std::string::npos) << ran.errors;
+  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --epochs 12 --out a\n"), std::string::npos) << ran.errors;
   const nlohmann::json json = nlohmann::json::parse(contents_of(path("a/comparison.json")));
   EXPECT_GE(json["cells"][0]["runs"].size() + json["cells"][1]["runs"].size(), 1U);
-  const Ran again = run("grid.toml --epochs 30 --jobs 2 --out a");
+  const Ran again = run("grid.toml --epochs 12 --jobs 2 --out a");
   EXPECT_EQ(again.code, 0) << again.errors;
   EXPECT_EQ(contents_of(path("a/comparison.json")), contents_of(path("whole/comparison.json")));
   EXPECT_EQ(contents_of(path("a/comparison.csv")), contents_of(path("whole/comparison.csv")));
@@ -240,9 +240,9 @@ TEST_F(CompareProgram, InterruptedItGoesOn) {
 // At any moment: also while a folder is made, a checkpoint written, the result replaced.
 TEST_F(CompareProgram, KilledItGoesOn) {
   ASSERT_EQ(run("grid.toml --epochs 6 --out whole").code, 0);
-  for (int kills = 0; kills < 12; ++kills) {
+  for (int kills = 0; kills < 8; ++kills) {
     const pid_t child = start("grid.toml --epochs 6 --out a");
-    std::this_thread::sleep_for(20ms + kills * 25ms);
+    std::this_thread::sleep_for(20ms + kills * 40ms);
     ::kill(child, SIGKILL);
     static_cast<void>(wait_for(child));
   }
