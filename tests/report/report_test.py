@@ -19,14 +19,25 @@ from browser import Browser  # noqa: E402
 
 PROGRAM = ""
 
-# The share of the pixels of each visible canvas that differ from its most frequent colour, and how many colours there are.
+# Of each visible canvas: the share of its pixels that differ from its most frequent colour, how many colours there are, and in a chart how many of its
+# lines or bars can be seen, by their colour. Some may lie below others.
 CANVASES = """[...document.querySelectorAll("canvas")].filter((canvas) => canvas.offsetParent !== null).map((canvas) => {
   const copy = new OffscreenCanvas(canvas.width, canvas.height).getContext("2d", {willReadFrequently: true});
   copy.drawImage(canvas, 0, 0);
   const pixels = new Uint32Array(copy.getImageData(0, 0, canvas.width, canvas.height).data.buffer);
   const counts = new Map();
   for (const pixel of pixels) counts.set(pixel, (counts.get(pixel) || 0) + 1);
-  return {label: canvas.getAttribute("aria-label"), drawn: 1 - Math.max(...counts.values()) / pixels.length, colours: counts.size};
+  const sets = Chart.getChart(canvas)?.data.datasets ?? null;
+  const seen = sets?.filter((set) => {
+    const [red, green, blue] = (set.borderColor || set.backgroundColor).match(/[0-9a-f]{2}/gi).map((part) => parseInt(part, 16));
+    const near = (a, b) => Math.abs(a - b) <= 12;
+    let pixels = 0;
+    for (const [pixel, number] of counts) {
+      if (pixel >>> 24 > 60 && near(pixel & 255, red) && near(pixel >>> 8 & 255, green) && near(pixel >>> 16 & 255, blue)) pixels += number;
+    }
+    return pixels >= 20;
+  }).length;
+  return {seen, sets: sets?.length, label: canvas.getAttribute("aria-label"), drawn: 1 - Math.max(...counts.values()) / pixels.length, colours: counts.size};
 })"""
 
 # Texts whose contrast with what is behind them is below 4.5 (3 for large ones), by the formula of WCAG 2.
@@ -112,6 +123,8 @@ class ReportTest(unittest.TestCase):
         for canvas in canvases:
             self.assertGreater(canvas["drawn"], 0.004, canvas)
             self.assertGreater(canvas["colours"], 3, canvas)
+            if canvas.get("sets") is not None:
+                self.assertGreater(canvas["seen"], 0, canvas)
             self.assertTrue(canvas["label"], "a canvas without a description")
 
     def everything(self):
@@ -360,6 +373,31 @@ class ReportTest(unittest.TestCase):
         tables = page.evaluate("""(() => { const all = [...document.querySelectorAll(".course .card:not([hidden]) details")]; for (const each of all) each.open = true;
           return new Promise((done) => setTimeout(() => done(all.map((each) => each.querySelectorAll("tbody tr").length)), 100)); })()""")
         self.assertTrue(tables and all(rows > 0 for rows in tables), tables)
+
+    def test_mistakes_are_told_and_leave_the_page_as_it_was(self):
+        out = os.path.join(self.folder, "kept.html")
+        self.report(self.runs["alone"][0], name="kept.html")
+        with open(out, encoding="utf-8") as file:
+            before = file.read()
+        damaged = os.path.join(self.folder, "damaged")
+        shutil.copytree(self.runs["alone"][0], damaged)
+        with open(os.path.join(damaged, "metrics.jsonl"), "r+", encoding="utf-8") as file:
+            lines = file.readlines()
+            lines[4] = lines[4][:20] + "\n"
+            file.seek(0)
+            file.writelines(lines)
+            file.truncate()
+        for paths, message in (([damaged], "damaged/metrics.jsonl:5: "), ([self.runs["alone"][0], self.folder], "is neither a run"), (["/nowhere"], "there is no folder '/nowhere'"),
+                               ([], "runs is required")):
+            done = subprocess.run([PROGRAM, "report", *paths, "--out", out], capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 2, paths)
+            self.assertIn(message, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 2 if not paths else 1, done.stderr)
+        with open(out, encoding="utf-8") as file:
+            self.assertEqual(file.read(), before)
+        done = subprocess.run([PROGRAM, "report", self.runs["alone"][0], "--out", "/nowhere/report.html"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("/nowhere/report.html", done.stderr)
 
     def test_the_page_names_its_chart_library(self):
         with open(self.report(self.runs["alone"][0]).removeprefix("file://"), encoding="utf-8") as file:

@@ -27,7 +27,8 @@ using namespace std::chrono_literals;
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kLargestPort = 65535;
 constexpr int kLowPriority = 10;         // As `nice` counts: the training goes first.
-constexpr int kThreads = 2;              // That answer, besides the one that listens.
+constexpr int kThreads = 4;              // That answer, besides the one that listens. Browsers like to hold connections in reserve.
+constexpr int kIdleSeconds = 1;          // Such a connection is closed after this.
 constexpr auto kPatience = 2s;           // With a client that does not send or read, and with pages that are to see the end.
 constexpr std::size_t kMostPages = 100;  // That are remembered.
 constexpr std::size_t kLongestPageName = 32;
@@ -113,6 +114,7 @@ Watch::Watch(int port) : server_(std::make_unique<Server>()) {
   http.set_socket_options(set_socket_options);
   // Connections end with their answer, so that the server can end at any time.
   http.set_keep_alive_max_count(1);
+  http.set_keep_alive_timeout(kIdleSeconds);
   http.set_read_timeout(kPatience);
   http.set_write_timeout(kPatience);
   http.set_payload_max_length(0);
