@@ -145,6 +145,14 @@ void Trainer::conclude(Endpoint& endpoint) {
   }
   if (first != nullptr && epoch_ends_now_) {
     end_epoch(endpoint, *first, evaluates_now_ ? std::optional(evaluation) : std::nullopt);
+    // In place of what the first worker knew before everything was drained.
+    if (snapshots_) {
+      snapshots_->write({.step = first->batches.progress().number,
+                         .epoch = first->batches.epoch(),
+                         .samples = progress(endpoint.now()).samples,
+                         .weights = model_},
+                        first->viewer.layout());
+    }
   }
   if (interrupted_ && !over_) {
     result_.ending = Ending::interrupted;

@@ -7,9 +7,11 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "starling/base/sha256.h"
 #include "starling/run/evaluation.h"
 #include "starling/run/snapshots.h"
 #include "unit/cli/program.h"
@@ -144,6 +146,15 @@ TEST_F(RunFiles, SnapshotsOfARunThatWasResumedAreThoseOfOneThatNeverStopped) {
       EXPECT_EQ(whole[i].weights, parts[i].weights) << strategy << ", snapshot " << i;
     }
   }
+}
+
+// A fast first worker is done long before the others.
+TEST_F(RunFiles, TheLastSnapshotIsTheResult) {
+  ASSERT_EQ(run(train("a", "--workers 3 --strategy async --speed 1-2:0.3 --partition dataset --checkpoint-every 0 --snapshots 2")).code, 0);
+  const std::vector<run::Snapshot> snapshots = run::read_snapshots(path("a"));
+  ASSERT_EQ(snapshots.size(), 5U);
+  EXPECT_EQ(sha256_hex(std::as_bytes(std::span<const float>(snapshots.back().weights))), result("a")["weights_sha256"]);
+  EXPECT_EQ(snapshots.back().samples, result("a")["samples"]);
 }
 
 TEST_F(RunFiles, ADamagedSnapshotIsNamed) {
