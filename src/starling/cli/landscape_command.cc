@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -55,6 +56,37 @@ run::RunConfig common_config(const std::vector<std::string>& runs) {
     compare("data set", first.data, config.data);
   }
   return first;
+}
+
+// The folder of a comparison stands for its runs that have snapshots. A run that is given twice counts once.
+std::vector<std::string> runs_of(const std::vector<std::string>& paths) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> runs;
+  std::vector<fs::path> seen;
+  const auto add = [&](const std::string& run) {
+    const fs::path canonical = fs::weakly_canonical(run) / "";
+    if (std::find(seen.begin(), seen.end(), canonical) != seen.end()) return;
+    seen.push_back(canonical);
+    runs.push_back(run);
+  };
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!fs::exists(path + "/comparison.json", error)) {
+      add(path);
+      continue;
+    }
+    std::vector<std::string> found;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path + "/cells")) {
+      if (entry.path().filename() == "snapshots") found.push_back(entry.path().parent_path().string());
+    }
+    if (found.empty()) {
+      throw UserError(fmt::format(
+          "no run of the comparison '{}' has snapshots of its weights; they are kept with run.snapshots = 3 in its file", path));
+    }
+    std::sort(found.begin(), found.end());
+    for (const std::string& run : found) add(run);
+  }
+  return runs;
 }
 
 std::vector<lab::WeightTrajectory> read_trajectories(const std::vector<std::string>& runs) {
@@ -117,14 +149,16 @@ class OutputFolder {
   bool kept_ = false;
 };
 
-void run_landscape(const Flags& flags) {
+void run_landscape(Flags flags) {
   catch_interrupts();
+  const std::string home = flags.runs[0];
+  flags.runs = runs_of(flags.runs);
   const run::RunConfig config = common_config(flags.runs);
   const std::vector<lab::WeightTrajectory> trajectories = read_trajectories(flags.runs);
   const data::Samples samples = samples_to_test(flags, config);
   const compute::Problem problem = compute::Problem::of(samples);
   const auto make_replica = [&] { return compute::make_replica(config.model, problem, config.seed(), 0); };
-  const std::string out = flags.out.empty() ? flags.runs[0] + "/landscape" : flags.out;
+  const std::string out = flags.out.empty() ? home + "/landscape" : flags.out;
   OutputFolder folder(out);
   Console console;
   lab::LandscapeOptions options{.title = fmt::format("{} on {}", config.model, config.data), .grid = flags.grid, .margin = flags.margin};
@@ -143,7 +177,11 @@ void run_landscape(const Flags& flags) {
   folder.write("landscape.json", lab::to_json(*landscape), "landscape");
   std::vector<std::string> shown{out};
   shown.insert(shown.end(), flags.runs.begin(), flags.runs.end());
-  folder.write("report.html", lab::make_report({.paths = shown}), "report");
+  try {
+    folder.write("report.html", lab::make_report({.paths = shown}), "report");
+  } catch (const UserError& error) {  // The numbers are there all the same.
+    console.line().print(fmt::format("note: there is no report: {}", error.what()));
+  }
   std::size_t snapshots = 0;
   for (const lab::LandscapeTrajectory& trajectory : landscape->trajectories) snapshots += trajectory.points.size();
   fmt::print("{}: {} run{}, {} snapshots of {} weights; {} x {} points, {} samples each\n\n{}\nwritten to {}\n", landscape->title,
@@ -157,7 +195,7 @@ void add_landscape_command(CLI::App& app) {
   CLI::App* command = app.add_subcommand("landscape", "The loss around the ways that runs took: a plane through their snapshots");
   auto flags = std::make_shared<Flags>();
   constexpr std::size_t kLargestGrid = 1000;
-  command->add_option("runs", flags->runs, "Run directories, of one model and one data set")->required();
+  command->add_option("runs", flags->runs, "Run directories, or those of comparisons, of one model and one data set")->required();
   command->add_option("--grid", flags->grid, "Points along each side")
       ->capture_default_str()
       ->check(CLI::Range(std::size_t{2}, kLargestGrid));
@@ -165,7 +203,8 @@ void add_landscape_command(CLI::App& app) {
       ->check(CLI::Range(std::size_t{1}, std::size_t{1'000'000'000}));
   command->add_option("--margin", flags->margin, "Room around the snapshots, as a fraction of what they span")
       ->capture_default_str()
-      ->check(CLI::Range(0.0, 10.0));
+      ->check(CLI::Range(0.0, 10.0))
+      ->check([](const std::string& text) { return text.find_first_of("nN") == std::string::npos ? "" : "it must be a number"; });
   command->add_option("--jobs", flags->jobs, "Points evaluated at a time; each takes a replica [one per core]")->check(CLI::Range(1, 1024));
   command->add_option("--data-folder", flags->data_folder, "Where the files of the data set are looked for first");
   command->add_option("--out", flags->out, "The folder for the files [landscape in the first run]");

@@ -52,7 +52,13 @@ Status MeteredEndpoint::send(Rank to, Tag tag, Payload payload, Deadline deadlin
   const Time begin = endpoint_.now();
   Status status = endpoint_.send(to, tag, std::move(payload), deadline);
   waited_ += endpoint_.now() - begin;
+  if (published_ != nullptr) published_->store(published_base_ + bytes_moved(), std::memory_order_relaxed);
   return status;
+}
+
+void MeteredEndpoint::publish(std::atomic<std::uint64_t>* where, std::uint64_t base) {
+  published_ = where;
+  published_base_ = base - bytes_moved();
 }
 
 Result<Message> MeteredEndpoint::receive(const Filter& filter, Deadline deadline) {

@@ -16,6 +16,7 @@
 // Thread-safety: as the endpoint's. It must outlive this one; windows may be kept longer.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -35,6 +36,8 @@ class MeteredEndpoint final : public Endpoint {
   Duration waited() const { return waited_; }
   // Messages, what was written and added to windows elsewhere or read from them, and 2 (n-1)/n of the vector for a native all-reduce of n.
   std::uint64_t bytes_moved() const;
+  // From now on every message that is sent puts `base` and the bytes moved since now into `where`, for others to see; nullptr ends that.
+  void publish(std::atomic<std::uint64_t>* where, std::uint64_t base);
 
   Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -60,6 +63,8 @@ class MeteredEndpoint final : public Endpoint {
   Duration waited_ = Duration::zero();
   std::shared_ptr<std::uint64_t> window_bytes_ = std::make_shared<std::uint64_t>(0);
   std::uint64_t reduced_bytes_ = 0;
+  std::atomic<std::uint64_t>* published_ = nullptr;
+  std::uint64_t published_base_ = 0;  // Less what had been moved before; it may wrap around.
   std::map<std::size_t, Duration> shortest_reduce_{};
 };
 

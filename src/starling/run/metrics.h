@@ -31,7 +31,7 @@ struct MetricsRecord {
   std::optional<std::uint64_t> applications{};  // Of updates so far, at all places together.
   std::optional<double> staleness{};            // In versions: the mean since the record or checkpoint before.
   std::optional<double> skew{};                 // Between the servers' versions in a pull of this worker: the mean so far.
-  std::optional<std::uint64_t> bytes_sent{};    // By all workers so far.
+  std::optional<std::uint64_t> bytes_sent{};    // By all ranks so far.
   std::optional<double> train_loss{};           // Mean over the samples of this epoch so far.
   std::optional<double> test_loss{};
   std::optional<double> test_accuracy{};

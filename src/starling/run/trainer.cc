@@ -55,6 +55,7 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
       lockstep_(strategy::in_lockstep(description_, settings_)),
       exchanges_(description_.sends != strategy::Sends::nothing),
       schedule_(config.schedule_options()),
+      bytes_sent_(static_cast<std::size_t>(roles_.ranks())),
       saved_(static_cast<std::size_t>(roles_.ranks())),
       config_text_(to_toml(config)),
       data_text_(fingerprint(dataset)),
@@ -180,7 +181,6 @@ Status Trainer::work(Endpoint& raw) {
     STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
     ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - finishing;
     count_bytes(endpoint, worker.bytes_before);
-    worker.counters.bytes_sent.store(ledger_->account(endpoint.rank()).bytes_sent(), std::memory_order_relaxed);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     if (description_.own_models && settings_.choice("result") == "best") validate_own_model(endpoint, worker);
     STARLING_TRY(meet(meeting, endpoint, &worker));
@@ -194,6 +194,7 @@ Status Trainer::serve(Endpoint& raw) {
   collective::Meeting meeting(endpoint, patience());
   for (;;) {
     const std::uint64_t bytes_before = endpoint.bytes_moved();
+    endpoint.publish(&bytes_sent_[static_cast<std::size_t>(endpoint.rank())], ledger_->account(endpoint.rank()).bytes_sent());
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
     STARLING_TRY(strategy->start_serving());
     STARLING_TRY(strategy->serve());
@@ -207,9 +208,11 @@ Status Trainer::serve(Endpoint& raw) {
 }
 
 // What a stretch has sent. Meetings do not count: a run that goes on from a checkpoint would not know of the last one.
-void Trainer::count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before) {
+void Trainer::count_bytes(fabric::MeteredEndpoint& endpoint, std::uint64_t before) {
   ledger::Account& account = ledger_->account(endpoint.rank());
+  endpoint.publish(nullptr, 0);
   account.count_bytes_sent(account.bytes_sent() + endpoint.bytes_moved() - before);
+  bytes_sent_[static_cast<std::size_t>(endpoint.rank())].store(account.bytes_sent(), std::memory_order_relaxed);
 }
 
 Result<bool> Trainer::train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
@@ -350,7 +353,8 @@ Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy
   publish(worker);
   activity_.fetch_add(1, std::memory_order_relaxed);
   if (exchanges_) {
-    worker.counters.bytes_sent.store(account.bytes_sent() + endpoint.bytes_moved() - worker.bytes_before, std::memory_order_relaxed);
+    bytes_sent_[static_cast<std::size_t>(endpoint.rank())].store(account.bytes_sent() + endpoint.bytes_moved() - worker.bytes_before,
+                                                                 std::memory_order_relaxed);
   }
   if (recorded && usable && batch.size() > 0) {
     MetricsRecord record = make_record("step", endpoint, worker);
@@ -408,8 +412,10 @@ Status Trainer::take_snapshot_if_due(Endpoint& endpoint, strategy::Strategy& str
   STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
   Snapshot snapshot{.step = worker.batches.progress().number, .epoch = worker.batches.epoch(), .weights = worker.model};
   snapshot.weights.insert(snapshot.weights.end(), worker.buffers().begin(), worker.buffers().end());
-  const std::lock_guard lock(mutex_);
-  snapshot.samples = progress(endpoint.now()).samples;
+  {
+    const std::lock_guard lock(mutex_);
+    snapshot.samples = progress(endpoint.now()).samples;
+  }
   snapshots_->write(snapshot, worker.viewer.layout());
   next_snapshot_ = due + 1;
   return {};

@@ -146,7 +146,7 @@ class Trainer {
   Status take_snapshot_if_due(fabric::Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker);
   static void publish(Worker& worker);
 
-  void count_bytes(const fabric::MeteredEndpoint& endpoint, std::uint64_t before);
+  void count_bytes(fabric::MeteredEndpoint& endpoint, std::uint64_t before);
   Status meet(collective::Meeting& meeting, fabric::Endpoint& endpoint, Worker* worker);
   void evaluate_own_part(fabric::Endpoint& endpoint, Worker& worker);
   void validate_own_model(fabric::Endpoint& endpoint, Worker& worker);
@@ -200,7 +200,8 @@ class Trainer {
   std::optional<BatchStream> stream_;    // Where workers have no order of batches of their own.
   std::uint64_t stretch_begins_at_ = 0;  // Batches of the stream that came before.
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::vector<Saved> saved_;  // By rank: what strategies want to find again.
+  std::vector<std::atomic<std::uint64_t>> bytes_sent_;  // By rank, as others see them while it runs.
+  std::vector<Saved> saved_;                            // By rank: what strategies want to find again.
   bool has_saved_ = false;
   std::optional<ledger::Ledger> ledger_;
   std::optional<CheckpointStore> store_;

@@ -65,7 +65,7 @@ std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
 void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
   const auto [applications, staleness] = applications_and_staleness();
   std::uint64_t bytes = 0;
-  for (const auto& worker : workers_) bytes += worker->counters.bytes_sent.load(std::memory_order_relaxed);
+  for (const std::atomic<std::uint64_t>& sent : bytes_sent_) bytes += sent.load(std::memory_order_relaxed);
   record.applications = applications;
   record.bytes_sent = bytes;
   record.skew = own.skew().mean();

@@ -77,8 +77,8 @@ void Trainer::restore(const Checkpoint& checkpoint) {
     const data::BatchOrder::Position& progress = workers_[i]->batches.progress();
     workers_[i]->loss_epoch = progress.sample == 0 ? progress.epoch : progress.epoch + 1;
     publish(*workers_[i]);
-    workers_[i]->counters.bytes_sent = ledger_->account(static_cast<int>(i)).bytes_sent();
   }
+  for (int rank = 0; rank < roles_.ranks(); ++rank) bytes_sent_[static_cast<std::size_t>(rank)] = ledger_->account(rank).bytes_sent();
   if (stream_) stream_->seek(state_.workers[0].order);
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;

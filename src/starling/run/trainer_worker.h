@@ -24,7 +24,6 @@ struct Trainer::Counters {
   std::atomic<double> epoch{0};
   std::atomic<double> epoch_loss_sum{0};
   std::atomic<std::uint64_t> epoch_samples{0};
-  std::atomic<std::uint64_t> bytes_sent{0};
 };
 
 struct Trainer::Worker {

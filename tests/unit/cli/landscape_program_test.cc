@@ -47,6 +47,29 @@ class LandscapeProgram : public testing::Test {
   std::string folder_;
 };
 
+TEST_F(LandscapeProgram, AComparisonStandsForItsRunsAndARunCountsOnce) {
+  const Ran compared =
+      run("compare " + kModel + kData + "--epochs 1 --snapshots 2 --fabric sim --strategies sync,async --workers 2 --out " + path("c"));
+  ASSERT_EQ(compared.code, 0) << compared.output;
+  const Ran ran = run("landscape " + path("c") + " " + path("c/cells/sync/seed-1/") + " --grid 3");
+  ASSERT_EQ(ran.code, 0) << ran.output;
+  EXPECT_NE(ran.output.find("2 runs, 6 snapshots"), std::string::npos) << ran.output;
+  EXPECT_TRUE(fs::exists(path("c/landscape/report.html")));
+
+  ASSERT_EQ(run("compare " + kModel + kData + "--epochs 1 --fabric sim --strategies sync --workers 2 --out " + path("d")).code, 0);
+  expect_mistake("landscape " + path("d"), "run.snapshots = 3");
+  expect_mistake("landscape " + path("c") + " --margin nan", "it must be a number");
+}
+
+TEST_F(LandscapeProgram, WithoutAReportTheNumbersAreThere) {
+  train("a", kModel + kData + "--epochs 1 --snapshots 2");
+  std::ofstream(path("a/metrics.jsonl"), std::ios::app) << "garbage{\n";
+  const Ran ran = run("landscape " + path("a") + " --grid 3");
+  EXPECT_EQ(ran.code, 0) << ran.output;
+  EXPECT_NE(ran.output.find("note: there is no report: "), std::string::npos) << ran.output;
+  EXPECT_TRUE(fs::exists(path("a/landscape/landscape.csv")));
+}
+
 TEST_F(LandscapeProgram, ShowsTwoRunsTogetherAndWritesTheirFiles) {
   train("a", kModel + kData + "--epochs 2 --snapshots 2");
   train("b", kModel + kData + "--epochs 2 --snapshots 2 --workers 2 --strategy async --fabric sim");

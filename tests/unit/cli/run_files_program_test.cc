@@ -56,6 +56,7 @@ TEST_F(RunFiles, TheResultIsWhatWasPrinted) {
   const json result = this->result("a");
   EXPECT_EQ(result, json::parse(ran.output.substr(ran.output.rfind('\n', end) + 1), nullptr, false));
   EXPECT_EQ(result["reason"], "");
+  EXPECT_EQ(metrics("a").back()["bytes_sent"], result["bytes_sent"]);
 
   std::size_t updates = 0;
   double sum = 0;
