@@ -63,7 +63,8 @@ function logarithmicTicks(low, high) {
 }
 
 function logarithmicAxis(title, format, {low, high}) {
-  const made = axis(title, format, {type: "logarithmic", bounds: "data", min: low / 1.08, max: high * 1.08});
+  const room = high > 2 * low ? 1.08 : 1.6;
+  const made = axis(title, format, {type: "logarithmic", bounds: "data", min: low / room, max: high * room});
   made.ticks.autoSkip = false;
   made.afterBuildTicks = (scale) => { scale.ticks = logarithmicTicks(scale.min, scale.max).map((value) => ({value})); };
   return made;

@@ -137,7 +137,7 @@ function pivotTable(comparison, key) {
   const caption = `${headOf(kind)}${columns.length > 0 ? `; columns: ${columns.map((i) => names[i]).join(", ")}` : ""}. ` +
     `${seeds === 1 ? "One seed" : `Mean ± deviation over ${count(seeds)} seeds`}; NC: not converged${failed ? "; failed: ended with an error" : ""}.`;
   return element("div", {class: "box", tabindex: "0", role: "region", "aria-label": "Table of the comparison"},
-                 element("table", {class: "pivot"}, element("caption", {}, caption), element("thead", {}, head), element("tbody", {}, ...body)));
+                 element("table", {class: "pivot"}, element("caption", {}, element("span", {}, caption)), element("thead", {}, head), element("tbody", {}, ...body)));
 }
 
 // One value against the first axis of the columns, a line for each combination of the labels of the others.

@@ -65,6 +65,7 @@ function bounded(sets, y) {
   const wild = extremes(sets.filter((set) => set.diverged).flatMap((set) => set.data.map((point) => point.y)));
   const bound = range === null ? 0 : kRoom * Math.max(Math.abs(range.low), Math.abs(range.high));
   if (wild === null || bound === 0 || (wild.high <= bound && wild.low >= -bound)) return {sets, clipped: false};
+  y.ticks.includeBounds = false;
   if (wild.high > bound) y.max = bound;
   if (wild.low < -bound && y.type !== "logarithmic") y.min = -bound;
   const clamp = (value) => Math.min(Math.max(value, -kFarOutside * bound), kFarOutside * bound);
@@ -76,11 +77,13 @@ function bounded(sets, y) {
 function scaledLines(title, sets, name, format, legend, more = {}) {
   const positive = sets.map((set) => ({...set, data: set.data.filter((point) => point.y > 0)})).filter((set) => set.data.length > 0);
   const lost = positive.length > 0 && positive.every((set) => set.diverged);
-  if (positive.length === 0 || !(view.logarithmic || lost)) return lines(title, sets, axis(name, (value) => number(value, 3), more), format, legend);
+  // Long numbers would take the room of the lines.
+  const tick = (value) => (Math.abs(value) >= 1e6 ? Number(value.toPrecision(3)).toExponential().replace("e+", "e").replace("-", "−") : number(value, 3));
+  if (positive.length === 0 || !(view.logarithmic || lost)) return lines(title, sets, axis(name, tick, more), format, legend);
   const sound = positive.filter((set) => !set.diverged);
   const range = extremes((sound.length > 0 ? sound : positive).flatMap((set) => set.data.map((point) => point.y)));
-  const made = lines(title, positive, logarithmicAxis(`${name} (logarithmic)`, (value) => number(value, 2), range), format, legend);
-  if (lost && !view.logarithmic) made.note = positive.length > 1 ? "Logarithmic, since all runs that are shown diverged." : "Logarithmic, since the run diverged.";
+  const made = lines(title, positive, logarithmicAxis(name, tick, range), format, legend);
+  if (lost && !view.logarithmic) made.note = shownRuns().length > 1 ? "Logarithmic, since all runs that are shown diverged." : "Logarithmic, since the run diverged.";
   return made;
 }
 

@@ -55,7 +55,13 @@ function takeIn(given) {
 
 // One run of each cell of a comparison, those of a line of its chart together.
 function firstOfCells(comparison) {
-  return [...seriesOf(comparison).series.values()].map((cells) =>
+  let series = new Map();
+  try {
+    ({series} = seriesOf(comparison));
+  } catch (error) {
+    console.error(error);  // Its part says that it cannot be shown.
+  }
+  return [...series.values()].map((cells) =>
     [...cells.values()].map((cell) => cell.runs.map((each) => runOf(comparison, each)).find(Boolean)).filter(Boolean)).filter((runs) => runs.length > 0);
 }
 

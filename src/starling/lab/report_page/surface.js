@@ -211,10 +211,10 @@ function paintBox(context, prepared, project, turn, width) {
   }
   label("component 1", [0, near.y, floor], [0, near.y, 0], 44);
   label("component 2", [near.x, 0, floor], [near.x, 0, 0], narrow ? 44 : 62);
-  paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, name: `${landscape.loss || "loss"}${logarithmic ? " (logarithmic)" : ""}`});
+  paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, names: [landscape.loss || "loss", ...(logarithmic ? ["(logarithmic)"] : [])]});
 }
 
-function paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, name}) {
+function paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, names}) {
   // The upright edge that is farthest to the left on the canvas.
   const edges = [[1, 1], [1, -1], [-1, 1], [-1, -1]].sort((a, b) => project([...a, 0])[0] - project([...b, 0])[0]);
   const [x, y] = edges[0];
@@ -231,6 +231,6 @@ function paintHeightAxis(context, {project, near, floor, low, span, lossAt, line
     context.fillText(number(lossAt(low + span * i / steps), 2), px - 8, py);
   }
   const [px, py] = project([x, y, -floor]);
-  context.textAlign = "center";
-  context.fillText(name, Math.max(px, context.measureText(name).width / 2 + 2), Math.max(py - 16, 8));
+  // Two short lines that end at the axis: to the right of it the surface would cover them.
+  names.forEach((name, i) => context.fillText(name, Math.max(px, context.measureText(name).width + 2), Math.max(py - 16, 8 + 15 * (names.length - 1)) - 15 * (names.length - 1 - i)));
 }
