@@ -475,6 +475,35 @@ class ReportTest(unittest.TestCase):
         for canvas in page.evaluate(CANVASES):
             self.assertGreater(canvas["drawn"], 0.2, canvas)
 
+    def test_the_landscape_tells_many_paths_apart_and_names_its_scale(self):
+        page = self.open(fixtures.landscape(os.path.join(self.folder, "ten"), [f"runs/{i}" for i in range(10)]), width=360, height=740)
+        # What is drawn, in its order: dashes, and texts with where they reach from and to (those of the axes are not turned).
+        calls = page.evaluate("""(() => {
+          const calls = [];
+          const kind = CanvasRenderingContext2D.prototype;
+          const {setLineDash, fillText, stroke} = kind;
+          const note = (context, what) => calls.push([context.canvas.className, ...what]);
+          kind.setLineDash = function (dash) { if (dash.length > 0) note(this, ["dash"]); setLineDash.call(this, dash); };
+          kind.stroke = function (...all) { if (Math.abs(this.lineWidth - 2.6) < 0.01) note(this, ["path"]); stroke.apply(this, all); };
+          kind.fillText = function (text, x, y, ...more) {
+            const {a, b, e} = this.getTransform();
+            note(this, ["text", text, this.textAlign, b === 0 ? x - this.measureText(text).width : null, b < 0 && a < 1e-9 ? e + 6 : null]);
+            fillText.call(this, text, x, y, ...more);
+          };
+          refreshCharts();
+          Object.assign(kind, {setLineDash, fillText, stroke});
+          return calls; })()""")
+        surface = [call[1:] for call in calls if call[0] == "turns"]
+        plan = [call[1:] for call in calls if call[0] == ""]
+        self.assertIn(["dash"], surface)
+        self.assertIn("(logarithmic)", [call[1] for call in surface if call[0] == "text"])
+        self.assertNotIn("−0", [call[1] for call in surface + plan if call[0] == "text"])
+        last_path = max(i for i, call in enumerate(plan) if call[0] == "path")
+        contours = [i for i, call in enumerate(plan) if call[0] == "text" and call[2] == "center" and re.match(r"0\.\d|[1-9]\.\d", call[1])]
+        self.assertTrue(contours and min(contours) > last_path, "labels of contours come after the paths")
+        name = next(call[4] for call in plan if call[0] == "text" and call[1].startswith("component 2"))
+        self.assertTrue(all(call[3] > name for call in plan if call[0] == "text" and call[2] == "right"), "ticks beside the name of the axis")
+
     def test_paths_have_the_colours_of_their_runs_however_they_are_called(self):
         for names in ((self.runs["sync"][0] + "/../sync/", self.runs["async"][0]), ("sync", "./async"), ("../" + os.path.basename(self.folder) + "/./sync", "other/../async")):
             path = fixtures.landscape(os.path.join(self.folder, "spelt"), names)
