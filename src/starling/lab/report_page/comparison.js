@@ -223,7 +223,7 @@ function comparisonChart(comparison, key) {
   x.afterBuildTicks = (scale) => { scale.ticks = labels.map((_, value) => ({value})); };
   const options = lineOptions(x, y, {title: (items) => (items.length === 0 ? "" : `${title}: ${items[0].raw.label}`), label: (item) => `${item.dataset.label}: ${item.raw.text}`});
   options.interaction = {mode: "nearest", axis: "xy", intersect: false};
-  const notes = ["Bars are deviations."];
+  const notes = sets.some((set) => set.data.some((point) => point.deviation > 0)) ? ["Bars are deviations."] : [];
   if (sets.some((set) => set.data.some((point) => point.partly))) notes.push("Of hollow points some runs did not converge or failed.");
   if (anyLost) notes.push("A cross at the edge: no run converged.");
   const rows = sets.flatMap((set) => [...set.data, ...set.lost].map((point) => [set.label, point.label, point.text]));

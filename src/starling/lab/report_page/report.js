@@ -441,7 +441,7 @@ if (data.live) {
     refresh();
   };
   // Who looks again does not want to wait for what is new.
-  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible" && !data.live.lost) ask(); });
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") ask(); });
   // The program waits a moment for pages that still want the last state, so those that go say so.
   window.addEventListener("pagehide", () => { if (!data.live.ended && !data.live.lost) fetch(`data.json?page=${page}&leaves`, {keepalive: true}).catch(() => {}); });
   // A page that comes back from the browser's memory.
