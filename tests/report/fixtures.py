@@ -59,12 +59,11 @@ def summary(runs, key):
             "not_converged": len(runs) - len(values)}
 
 
-def landscape(folder, names=("runs/sync", "runs/async")):
+def landscape(folder, names=("runs/sync", "runs/async"), size=25):
     """A valley with two paths into it; one corner of the grid is not finite."""
     def loss(x, y):
         return 0.25 + 0.06 * (x * x + 0.25 * x * y + 0.6 * y * y) + 0.12 * math.sin(1.3 * x) ** 2
 
-    size = 25
     x = [-6 + 12 * i / (size - 1) for i in range(size)]
     y = [-5 + 10 * i / (size - 1) for i in range(size)]
     grid = [[loss(u, v) for u in x] for v in y]

@@ -78,6 +78,12 @@ def chart(title):
     return CHART % json.dumps(title)
 
 
+# The colours in the legend of the landscape, and in the table of the runs.
+PATH_COLOURS = "[...document.querySelectorAll('.landscape .legend line')].map((line) => line.getAttribute('stroke'))"
+RUN_COLOURS = "[...document.querySelectorAll('.overview .swatch line')].map((line) => line.getAttribute('stroke'))"
+CELLS = "[...document.querySelectorAll('.pivot tbody tr')].map((row) => [...row.children].map((cell) => cell.textContent))"
+
+
 def column(page, table, number):
     return page.evaluate(f"[...document.querySelectorAll({json.dumps(table + ' tbody tr')})].map((row) => row.children[{number}].textContent)")
 
@@ -94,6 +100,7 @@ class ReportTest(unittest.TestCase):
         cls.runs["numbers"] = fixtures.train(PROGRAM, cls.folder, "numbers", "--data", "quadratic:samples=600,dimension=4", "--model", "dense 1", "--lr", "0.001")
         cls.runs["many"] = fixtures.train(PROGRAM, cls.folder, "many", "--strategy", "sync", "--workers", "40", "--fabric", "sim", "--epochs", "2")
         cls.runs["lost"] = fixtures.train(PROGRAM, cls.folder, "lost", "--lr", "1e30", "--optimizer", "sgd")
+        cls.runs["wild"] = fixtures.train(PROGRAM, cls.folder, "wild", "--lr", "1e5", "--optimizer", "sgd")
         cls.comparison = fixtures.comparison(PROGRAM, os.path.join(cls.folder, "comparison"))
         cls.landscape = fixtures.landscape(os.path.join(cls.folder, "landscape"), (cls.runs["sync"][0], cls.runs["async"][0]))
         cls.browser = Browser()
@@ -320,6 +327,222 @@ class ReportTest(unittest.TestCase):
             self.check_drawn(page, 12)
         for day, night in zip(*shades):
             self.assertNotEqual(day, night)
+
+    def changed(self, name, change):
+        """The comparison again in another folder, with a change to its file."""
+        path = os.path.join(self.folder, name)
+        shutil.copytree(self.comparison, path)
+        with open(os.path.join(path, "comparison.json"), encoding="utf-8") as file:
+            value = json.load(file)
+        change(value)
+        for cell in value["cells"]:
+            cell["summary"] = {key: fixtures.summary(cell["runs"], key) for key in ("test_accuracy", "staleness", "seconds", "bytes_sent")}
+        return fixtures.write_json(path, "comparison.json", value)
+
+    def test_runs_that_diverged_leave_the_scale_to_the_others(self):
+        self.assertEqual(self.runs["wild"][1]["ending"], "diverged")
+        page = self.open(self.runs["sync"][0], self.runs["wild"][0])
+        for scale in ("linear", "logarithmic"):
+            page.evaluate(f"document.querySelector('[data-choice={scale}]').click()")
+            for title in ("Training loss", "Norm of the weights", "Norm of the gradient", "Learning rate"):
+                drawn = page.evaluate(f"(() => {{ const chart = {chart(title)}; return [chart.scales.y.type, chart.scales.y.max, chart.data.datasets.map((set) => set.data.map((point) => point.y)), "
+                                      "chart.canvas.closest('.card').textContent]; })()")
+                self.assertEqual(drawn[0], scale, title)
+                self.assertAlmostEqual(drawn[1] / max(drawn[2][0]), 1.5, delta=0.2, msg=title)
+                self.assertIn("Runs that diverged leave the chart", drawn[3])
+        text = page.evaluate("""(() => { const details = """ + chart("Learning rate") + """.canvas.closest(".card").querySelector("details"); details.open = true;
+          return new Promise((done) => setTimeout(() => done(details.textContent), 100)); })()""")
+        self.assertIn("100,000", text, "the table behind the chart has what the chart leaves out")
+        page = self.open(self.runs["wild"][0])
+        self.assertEqual(page.evaluate(chart("Loss") + ".scales.y.type"), "logarithmic")
+        self.assertIn("since the run diverged", page.evaluate("document.body.innerText"))
+        self.assertIn("It did not finish (diverged)", page.evaluate("document.body.innerText"))
+
+    def test_an_interrupted_comparison_does_not_look_finished(self):
+        def interrupt(value):
+            for i, cell in enumerate(value["cells"]):
+                cell["runs"] = cell["runs"][:1] if i == 0 else []
+        path = self.changed("interrupted", interrupt)
+        for run in os.listdir(os.path.join(path, "cells")):
+            if run != "sync-2-1":
+                shutil.rmtree(os.path.join(path, "cells", run))
+        page = self.open(path)
+        self.assertIn("1 of 12 runs done; the same command goes on", page.evaluate("document.querySelector('.comparison').innerText"))
+        self.assertNotIn("finished", page.evaluate("document.getElementById('top').innerText"))
+        self.assertEqual(page.evaluate(FIGURES), {})
+        self.assertEqual(page.evaluate("document.querySelectorAll('.overview tbody tr').length"), 1)
+        cells = page.evaluate(CELLS)
+        self.assertRegex(cells[0][1], r"^\d\d\.\d\d \(1 of 2 seeds\)$")
+        self.assertEqual(cells[1][1], "–")
+
+    def test_one_seed_is_called_so(self):
+        def one_seed(value):
+            value["seeds"] = [1]
+            for cell in value["cells"]:
+                del cell["runs"][1:]
+        page = self.open(self.changed("one-seed", one_seed))
+        caption = page.evaluate("document.querySelector('caption').textContent")
+        self.assertIn("One seed", caption)
+        self.assertNotIn("1 seeds", caption)
+
+    def test_runs_that_failed_are_told(self):
+        def fail(value):
+            for i, j in ((0, 0), (1, 0), (1, 1), (5, 0)):
+                value["cells"][i]["runs"][j].update(ending="failed", converged=False, reason="the disk is full")
+        page = self.open(self.changed("failed", fail))
+        cells = page.evaluate(CELLS)
+        self.assertRegex(cells[0][1], r"^\d\d\.\d\d \(1 of 2 failed\)$")
+        self.assertEqual(cells[0][2], "failed")
+        self.assertEqual(cells[1][3], "NC (1 of 2 failed)")
+        self.assertIn("the disk is full", page.evaluate("document.querySelectorAll('.pivot tbody td')[1].firstChild.title"))
+        self.assertIn("Failed", page.evaluate("document.querySelector('.cells thead').textContent"))
+
+    def test_a_comparison_has_a_chart(self):
+        page = self.open(self.comparison)
+        shown = page.evaluate(f"(() => {{ const chart = {chart('Test accuracy by workers')}; return [chart.scales.x.ticks.map((tick) => tick.label), chart.data.datasets.map((set) => "
+                              "[set.label, set.data.map((point) => [point.label, point.y, point.deviation, point.partly]), set.lost.map((lost) => lost.label)])]; })()")
+        self.assertEqual(shown[0], ["2", "5", "10"])
+        self.assertEqual([set[0] for set in shown[1]], ["sync", "async"])
+        for set, cells in zip(shown[1], (self.cells()[:3], self.cells()[3:])):
+            known = [cell for cell in cells if cell["summary"]["test_accuracy"]["mean"] is not None]
+            self.assertEqual([point[0] for point in set[1]], [cell["labels"][1] for cell in known])
+            for point, cell in zip(set[1], known):
+                summary = cell["summary"]["test_accuracy"]
+                self.assertAlmostEqual(point[1], 100 * summary["mean"])
+                self.assertAlmostEqual(point[2], 100 * (summary["deviation"] or 0))
+                self.assertEqual(point[3], summary["not_converged"] > 0)
+        self.assertEqual([set[2] for set in shown[1]], [[], ["10"]])
+        self.check_drawn(page, 10)
+
+    def test_values_are_written_as_their_deviations_need(self):
+        def small(value):
+            value["values"] = ["seconds", "bytes_sent"]
+            for cell in value["cells"]:
+                for run in cell["runs"]:
+                    run.update(seconds=0.0012 + 0.0001 * run["seed"], bytes_sent=5_000_000_000 + 100_000_000 * run["seed"])
+        page = self.open(self.changed("small", small))
+        cells = page.evaluate(CELLS)
+        self.assertEqual(cells[0][1], "0.00135 ± 0.00007")
+        self.assertEqual(cells[2][1], "5.150 ± 0.071")
+        heads = page.evaluate("[...document.querySelectorAll('.comparison h3')].map((head) => head.textContent)")
+        self.assertIn("Virtual time, s", heads)
+        self.assertIn("Bytes sent, GB", heads)
+
+    def test_the_first_runs_drawn_are_spread_over_the_rows(self):
+        labels = [(method, workers) for method in "abcd" for workers in ("2", "3", "4", "5")]
+        paths = []
+        for name in ("spread", "spread-again"):
+            folder = os.path.join(self.folder, name)
+            cells = []
+            for method, workers in labels:
+                path = f"cells/{method}-{workers}"
+                shutil.copytree(self.runs["alone"][0], os.path.join(folder, path))
+                runs = [{"seed": 1, "path": path, "ending": "finished", "converged": True, "reason": "", "test_accuracy": 0.5}]
+                cells.append({"labels": [method, workers], "runs": runs, "summary": {"test_accuracy": fixtures.summary(runs, "test_accuracy")}})
+            paths.append(fixtures.write_json(folder, "comparison.json", {
+                "title": "", "axes": [{"name": "method", "labels": list("abcd")}, {"name": "workers", "labels": ["2", "3", "4", "5"]}], "rows": ["method"], "columns": ["workers"],
+                "seeds": [1], "values": ["test_accuracy"], "cells": cells}))
+        ticked = "[...document.querySelectorAll('.overview .run')].filter((run) => run.querySelector('input').checked).map((run) => run.textContent)"
+        page = self.open(paths[0])
+        self.assertEqual(page.evaluate(ticked), [f"{method}, workers {workers}, seed 1" for method in "abcd" for workers in ("2", "3")])
+        page.evaluate("[...document.querySelectorAll('.overview button')].find((button) => button.textContent === 'None').click()")
+        self.assertEqual(page.evaluate(ticked), [])
+        page.evaluate("[...document.querySelectorAll('.overview button')].find((button) => button.textContent === 'One of each cell').click()")
+        self.assertEqual(len(page.evaluate(ticked)), 16)
+        # Two comparisons with the same labels: each has its heading, and its own runs.
+        page = self.open(*paths)
+        self.assertEqual(page.evaluate("[...document.querySelectorAll('.comparison h2')].map((head) => head.textContent)"), paths)
+        names = page.evaluate(ticked)
+        self.assertEqual(len(names), 8)
+        self.assertEqual(sum(name.startswith(paths[1] + ": ") for name in names), 4, names)
+
+    def test_ticking_a_run_keeps_the_place_in_the_table(self):
+        copies = []
+        for i in range(16):
+            copies.append(os.path.join(self.folder, f"copy{i:02}"))
+            shutil.copytree(self.runs["async"][0], copies[-1])
+        page = self.open(*copies)
+        page.evaluate("(() => { const box = document.querySelector('.overview .box'); box.scrollTop = 150; box.querySelectorAll('input')[10].focus({preventScroll: true}); })()")
+        page.key(" ", " ")
+        state = page.evaluate("(() => { const box = document.querySelector('.overview .box'); return [box.scrollTop, [...box.querySelectorAll('input')].indexOf(document.activeElement), box.querySelectorAll('input:checked').length]; })()")
+        self.assertEqual(state, [150, 10, 9])
+        # The ninth bar has the colour of another, but not its look.
+        looks = page.evaluate(chart("Staleness of the updates") + ".data.datasets.map((set) => set.backgroundColor + ' ' + set.borderWidth)")
+        self.assertEqual(len(set(looks)), 9)
+
+    def test_a_large_landscape_is_drawn(self):
+        page = self.open(fixtures.landscape(os.path.join(self.folder, "large"), size=400))
+        for canvas in page.evaluate(CANVASES):
+            self.assertGreater(canvas["drawn"], 0.2, canvas)
+
+    def test_the_landscape_tells_many_paths_apart_and_names_its_scale(self):
+        page = self.open(fixtures.landscape(os.path.join(self.folder, "ten"), [f"runs/{i}" for i in range(10)]), width=360, height=740)
+        # What is drawn, in its order: dashes, and texts with where they reach from and to (those of the axes are not turned).
+        calls = page.evaluate("""(() => {
+          const calls = [];
+          const kind = CanvasRenderingContext2D.prototype;
+          const {setLineDash, fillText, stroke} = kind;
+          const note = (context, what) => calls.push([context.canvas.className, ...what]);
+          kind.setLineDash = function (dash) { if (dash.length > 0) note(this, ["dash"]); setLineDash.call(this, dash); };
+          kind.stroke = function (...all) { if (Math.abs(this.lineWidth - 2.6) < 0.01) note(this, ["path"]); stroke.apply(this, all); };
+          kind.fillText = function (text, x, y, ...more) {
+            const {a, b, e} = this.getTransform();
+            note(this, ["text", text, this.textAlign, b === 0 ? x - this.measureText(text).width : null, b < 0 && a < 1e-9 ? e + 6 : null]);
+            fillText.call(this, text, x, y, ...more);
+          };
+          refreshCharts();
+          Object.assign(kind, {setLineDash, fillText, stroke});
+          return calls; })()""")
+        surface = [call[1:] for call in calls if call[0] == "turns"]
+        plan = [call[1:] for call in calls if call[0] == ""]
+        self.assertIn(["dash"], surface)
+        self.assertIn("(logarithmic)", [call[1] for call in surface if call[0] == "text"])
+        self.assertNotIn("−0", [call[1] for call in surface + plan if call[0] == "text"])
+        last_path = max(i for i, call in enumerate(plan) if call[0] == "path")
+        contours = [i for i, call in enumerate(plan) if call[0] == "text" and call[2] == "center" and re.match(r"0\.\d|[1-9]\.\d", call[1])]
+        self.assertTrue(contours and min(contours) > last_path, "labels of contours come after the paths")
+        name = next(call[4] for call in plan if call[0] == "text" and call[1].startswith("component 2"))
+        self.assertTrue(all(call[3] > name for call in plan if call[0] == "text" and call[2] == "right"), "ticks beside the name of the axis")
+
+    def test_paths_have_the_colours_of_their_runs_however_they_are_called(self):
+        for names in ((self.runs["sync"][0] + "/../sync/", self.runs["async"][0]), ("sync", "./async"), ("../" + os.path.basename(self.folder) + "/./sync", "other/../async")):
+            path = fixtures.landscape(os.path.join(self.folder, "spelt"), names)
+            page = self.open(path, self.runs["async"][0], self.runs["sync"][0])
+            self.assertEqual(page.evaluate(PATH_COLOURS), page.evaluate(RUN_COLOURS)[::-1], names)
+
+    def test_a_part_that_fails_leaves_the_others(self):
+        def damage(value):
+            value["rows"] = 5
+        page = self.browser.open(self.report(self.changed("odd", damage), self.runs["sync"][0]))
+        self.assertIn("The comparison cannot be shown", page.evaluate("document.body.innerText"))
+        self.assertIn("Test accuracy", page.evaluate("document.querySelector('.course').innerText"))
+        self.check_drawn(page, 6)
+
+    def test_numbers_on_axes(self):
+        page = self.open(self.runs["alone"][0])
+        self.assertEqual(page.evaluate("[number(-0), number(-0.0001), number(-1e-9, 3), fixed(-0.001, 2), fixed(-1.5, 1)]"), ["0", "−0.0001", "−1.0e−9", "0.00", "−1.5"])
+        self.assertEqual(page.evaluate("[logarithmicTicks(0.15, 30), logarithmicTicks(1e-3, 1e3), logarithmicTicks(1.1, 1.45)]"),
+                         [[0.2, 0.5, 1, 2, 5, 10, 20], [0.001, 0.01, 0.1, 1, 10, 100, 1000], [1.1, 1.2, 1.3, 1.4]])
+        page.evaluate("document.querySelector('[data-choice=logarithmic]').click()")
+        labels = page.evaluate(chart("Loss") + ".scales.y.ticks.map((tick) => tick.label)")
+        self.assertGreaterEqual(len(labels), 2)
+        self.assertTrue(all(re.match(r"[\d.,]+$", label) for label in labels), labels)
+
+    def test_a_phone_keeps_the_names_of_rows_in_sight(self):
+        page = self.open(*self.everything(), width=360, height=740)
+        places = page.evaluate("""[".pivot", ".overview table"].map((name) => { const box = document.querySelector(name).closest(".box"); box.scrollLeft = 80;
+          return [box.scrollLeft, box.querySelector("tbody tr").children[0].getBoundingClientRect().left - box.getBoundingClientRect().left]; })""")
+        for scrolled, left in places:
+            self.assertEqual(scrolled, 80)
+            self.assertAlmostEqual(left, 0, delta=1)
+        self.assertGreaterEqual(page.evaluate("document.querySelector('.overview input').getBoundingClientRect().height"), 24)
+
+    def test_paper_has_the_configuration_of_one_run(self):
+        page = self.open(self.runs["alone"][0])
+        visible = "(() => { const list = document.querySelector('.on-paper'); return list !== null && list.offsetParent !== null && list.textContent.includes('optimizer.lr'); })()"
+        self.assertFalse(page.evaluate(visible))
+        page.call("Emulation.setEmulatedMedia", media="print")
+        self.assertTrue(page.evaluate(visible))
 
     def test_it_prints(self):
         page = self.open(*self.everything(), dark=True)

@@ -2,6 +2,7 @@
 """`starling train --watch`: python3 watch_test.py PROGRAM [TEST...]. The page of a run that goes on, its end, and who may ask for it."""
 
 import http.client
+import http.server
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -99,6 +101,70 @@ class WatchTest(unittest.TestCase):
             process.kill()
             page.wait_for("document.getElementById('live').textContent.includes('cannot be reached')")
             self.assertGreater(page.evaluate("document.querySelectorAll('.figure').length"), 2)
+
+    def test_a_page_recovers_when_it_can_reach_a_program_again(self):
+        with Browser() as browser:
+            process, address = self.train()
+            page = browser.open(address)
+            page.wait_for("document.querySelectorAll('.figure').length > 2")
+            state = json.loads(self.ask(address)[1])
+            self.assertEqual(page.evaluate("document.querySelector('.badge').textContent"), "running")
+            process.kill()
+            process.wait()
+            page.wait_for("document.querySelector('.badge').textContent === 'unknown'")
+            # Another that answers at the same address.
+            state["live"]["ended"] = True
+            text = json.dumps(state).encode()
+
+            class Answer(http.server.BaseHTTPRequestHandler):
+                def do_GET(self):
+                    self.send_response(200)
+                    self.end_headers()
+                    self.wfile.write(text)
+
+                def log_message(self, *_):
+                    pass
+
+            with http.server.HTTPServer(("127.0.0.1", int(address.rstrip("/").rsplit(":", 1)[1])), Answer) as server:
+                thread = threading.Thread(target=server.serve_forever)
+                thread.start()
+                try:
+                    page.wait_for("document.getElementById('live').textContent.startsWith('The run has ended')")
+                finally:
+                    server.shutdown()
+                    thread.join()
+
+    def test_a_hidden_page_goes_on_asking_and_does_not_leave(self):
+        with Browser() as browser:
+            _, address = self.train(epochs=1000)
+            page = browser.open(address)
+            page.wait_for("document.querySelectorAll('.figure').length > 2")
+            page.evaluate("""(() => { Object.defineProperty(document, "visibilityState", {get: () => "hidden", configurable: true}); document.dispatchEvent(new Event("visibilitychange")); })()""")
+            before = len(page.requests)
+            # The one that was under way when it was hidden, and one after ten seconds.
+            self.wait_until(lambda: page.evaluate("1") and len(page.requests) >= before + 2)
+            self.assertFalse([request for request in page.requests if "leaves" in request])
+            page.evaluate("""(() => { Object.defineProperty(document, "visibilityState", {get: () => "visible"}); document.dispatchEvent(new Event("visibilitychange")); })()""")
+            before = len(page.requests)
+            self.wait_until(lambda: page.evaluate("1") and len(page.requests) >= before + 2)
+
+    def test_new_data_do_not_disturb_the_reader(self):
+        with Browser() as browser:
+            _, address = self.train()
+            page = browser.open(address)
+            page.wait_for("document.querySelectorAll('.figure').length > 2")
+            page.evaluate("""(() => { const fold = document.querySelector(".configuration details"); fold.open = true; fold.querySelector(".box").scrollLeft = 0; fold.querySelector("summary").focus();
+              const chart = [...document.querySelectorAll(".course .card:not([hidden])")][0]; chart.querySelector("details").open = true; window.card = chart;
+              getSelection().selectAllChildren(document.querySelector(".command code")); })()""")
+            page.wait_for("window.card.querySelectorAll('tbody tr').length > 12")
+            page.evaluate("(() => { const box = window.card.querySelector('.box'); box.scrollTop = 60; })()")
+            # Twice new data.
+            for _ in range(2):
+                text = page.evaluate("document.querySelector('.figures').textContent")
+                page.wait_for(f"document.querySelector('.figures').textContent !== {json.dumps(text)}")
+            state = page.evaluate("""[document.querySelector(".configuration details").open, document.activeElement.tagName, String(getSelection()).startsWith("starling train"),
+              window.card.querySelector("details").open, window.card.querySelector(".box")?.scrollTop ?? null]""")
+            self.assertEqual(state, [True, "SUMMARY", True, True, 60])
 
     def test_an_interrupted_run_ends_the_server(self):
         process, address = self.train()

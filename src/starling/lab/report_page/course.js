@@ -50,12 +50,46 @@ function furthest() {
 }
 
 function describe(title, sets) {
-  const parts = sets.filter((set) => set.data.length > 0).map((set) => `${set.label}: last ${number(set.data[set.data.length - 1].y)}`);
+  const parts = sets.filter((set) => set.data.length > 0).map((set) => `${set.label}: last ${number(set.data[set.data.length - 1].value ?? set.data[set.data.length - 1].y)}`);
   return `${title}, against ${kAxes[view.axis].title()}. ${parts.slice(0, 12).join("; ")}`;
 }
 
+function diverged(run) { return run.result?.ending === "diverged"; }
+
+// What diverged may be larger than the rest by any power of ten. It leaves the chart a little above the others; beyond, points need not be true to
+// scale, and where they are drawn is not what is said of them.
+const kRoom = 1.5;
+const kFarOutside = 8;
+function bounded(sets, y) {
+  const range = extremes(sets.filter((set) => !set.diverged).flatMap((set) => set.data.map((point) => point.y)));
+  const wild = extremes(sets.filter((set) => set.diverged).flatMap((set) => set.data.map((point) => point.y)));
+  const bound = range === null ? 0 : kRoom * Math.max(Math.abs(range.low), Math.abs(range.high));
+  if (wild === null || bound === 0 || (wild.high <= bound && wild.low >= -bound)) return {sets, clipped: false};
+  y.ticks.includeBounds = false;
+  if (wild.high > bound) y.max = bound;
+  if (wild.low < -bound && y.type !== "logarithmic") y.min = -bound;
+  const clamp = (value) => Math.min(Math.max(value, -kFarOutside * bound), kFarOutside * bound);
+  return {clipped: true, sets: sets.map((set) => (set.diverged ? {...set, clip: {left: 6, right: 6, top: 0, bottom: 0},
+    data: set.data.map((point) => (clamp(point.y) === point.y ? point : {x: point.x, y: clamp(point.y), value: point.y}))} : set))};
+}
+
+// A quantity that is drawn on the scale that is chosen, and on a logarithmic one where all runs diverged. Only positive values have a place on that.
+function scaledLines(title, sets, name, format, legend, more = {}) {
+  const positive = sets.map((set) => ({...set, data: set.data.filter((point) => point.y > 0)})).filter((set) => set.data.length > 0);
+  const lost = positive.length > 0 && positive.every((set) => set.diverged);
+  // Long numbers would take the room of the lines.
+  const tick = (value) => (Math.abs(value) >= 1e6 ? Number(value.toPrecision(3)).toExponential().replace("e+", "e").replace("-", "−") : number(value, 3));
+  if (positive.length === 0 || !(view.logarithmic || lost)) return lines(title, sets, axis(name, tick, more), format, legend);
+  const sound = positive.filter((set) => !set.diverged);
+  const range = extremes((sound.length > 0 ? sound : positive).flatMap((set) => set.data.map((point) => point.y)));
+  const made = lines(title, positive, logarithmicAxis(name, tick, range), format, legend);
+  if (lost && !view.logarithmic) made.note = shownRuns().length > 1 ? "Logarithmic, since all runs that are shown diverged." : "Logarithmic, since the run diverged.";
+  return made;
+}
+
 // A line chart from sets; null where no set has a point.
-function lines(title, sets, y, format, legend) {
+function lines(title, given, y, format, legend) {
+  const {sets, clipped} = bounded(given, y);
   const drawn = sets.filter((set) => set.data.length > 0);
   if (drawn.length === 0) return null;
   const x = axisOptions();
@@ -63,31 +97,32 @@ function lines(title, sets, y, format, legend) {
   const chosen = kAxes[view.axis];
   const tooltip = {
     title: (items) => (items.length === 0 ? "" : `${chosen.title()}: ${chosen.format(items[0].parsed.x)}`),
-    label: (item) => `${item.dataset.label}: ${format(item.parsed.y)}`,
+    label: (item) => `${item.dataset.label}: ${format(item.raw.value ?? item.parsed.y)}`,
   };
   return {
+    note: clipped ? "Runs that diverged leave the chart." : "",
     configuration: {type: "line", data: {datasets: drawn}, options: lineOptions(x, y, tooltip)}, legend, label: describe(title, drawn),
     columns: [{name: "line"}, {name: chosen.title(), format: chosen.format}, {name: title.toLowerCase(), format}],
-    rows: () => drawn.flatMap((set) => set.data.map((point) => [set.label, point.x, point.y])),
+    rows: () => drawn.flatMap((set) => set.data.map((point) => [set.label, point.x, point.value ?? point.y])),
   };
 }
 
 function onePerRun(field, options = {}) {
   return shownRuns().map((run) => lineSet(run.name, slotStyle(run.slot), mergedPoints(run, field, options.epochsSuffice)
-    .map((point) => ({x: point.x, y: point.y * (options.scale || 1)})), options.more));
+    .map((point) => ({x: point.x, y: point.y * (options.scale || 1)})), {...options.more, diverged: diverged(run)}));
 }
 
 function lossOfOneRun() {
   const run = shownRuns()[0];
   const styles = [slotStyle(0), slotStyle(1)];
   const sets = [
-    lineSet("test", styles[1], pointsOf(run.epochs, "test_loss"), {order: 1}),
-    lineSet("training, mean of the epoch so far", styles[0], mergedPoints(run, "train_loss", true), {order: 2}),
+    lineSet("test", styles[1], pointsOf(run.epochs, "test_loss"), {order: 1, diverged: diverged(run)}),
+    lineSet("training, mean of the epoch so far", styles[0], mergedPoints(run, "train_loss", true), {order: 2, diverged: diverged(run)}),
     lineSet("batches of the first worker", {colour: cssValue("--waiting"), dash: []}, pointsOf(run.steps, "loss"),
-            {borderWidth: 1, pointRadius: 0, order: 3}),
+            {borderWidth: 1, pointRadius: 0, order: 3, diverged: diverged(run)}),
   ];
   const legend = sets.filter((set) => set.data.length > 0).map((set) => ({name: set.label, colour: set.borderColor}));
-  return lines("Loss", sets, lossAxis("loss", view.logarithmic), loss, legend);
+  return scaledLines("Loss", sets, "loss", loss, legend);
 }
 
 function lineCards() {
@@ -96,10 +131,10 @@ function lineCards() {
   const small = (value) => number(value, 4);
   add("Loss", () => (shownRuns().length === 1 ? lossOfOneRun() : null));
   add("Training loss", () => (shownRuns().length === 1 ? null :
-    lines("Training loss", onePerRun("train_loss", {epochsSuffice: true}), lossAxis("training loss", view.logarithmic), loss, [])),
+    scaledLines("Training loss", onePerRun("train_loss", {epochsSuffice: true}), "training loss", loss, [])),
       "The mean over the samples of the epoch so far, of all workers.");
   add("Test loss", () => (shownRuns().length === 1 ? null :
-    lines("Test loss", onePerRun("test_loss"), lossAxis("test loss", view.logarithmic), loss, [])));
+    scaledLines("Test loss", onePerRun("test_loss"), "test loss", loss, [])));
   // The colour of what was tested is that in the chart of the losses.
   const tested = () => (shownRuns().length === 1 ? {borderColor: slotStyle(1).colour, backgroundColor: slotStyle(1).colour} : {});
   add("Test accuracy", () => lines("Test accuracy", onePerRun("test_accuracy", {scale: 100, more: tested()}), axis("test accuracy, %", small),
@@ -108,17 +143,17 @@ function lineCards() {
     const sets = onePerRun("staleness", {more: {tension: 0}});
     return lines("Staleness", sets, axis("staleness, versions", small, {beginAtZero: true}), small, []);
   }, "The mean over the updates applied since the record before.");
-  add("Norm of the weights", () => lines("Norm of the weights", onePerRun("weight_norm"), axis("norm of the weights", small), small, []),
+  add("Norm of the weights", () => scaledLines("Norm of the weights", onePerRun("weight_norm"), "norm of the weights", small, []),
       "The Euclidean norm of the first worker's weights.");
-  add("Norm of the gradient", () => lines("Norm of the gradient", onePerRun("gradient_norm", {more: {borderWidth: 1.2, pointRadius: 0}}),
-    axis("norm of the gradient", small, {beginAtZero: true}), small, []), "Of the first worker's own gradients, before clipping.");
+  add("Norm of the gradient", () => scaledLines("Norm of the gradient", onePerRun("gradient_norm", {more: {borderWidth: 1.2, pointRadius: 0}}),
+    "norm of the gradient", small, [], {beginAtZero: true}), "Of the first worker's own gradients, before clipping.");
   add("Bytes sent", () => {
-    const largest = Math.max(0, ...shownRuns().flatMap((run) => mergedPoints(run, "bytes_sent").map((point) => point.y)));
+    const largest = extremes(shownRuns().flatMap((run) => mergedPoints(run, "bytes_sent").map((point) => point.y)))?.high ?? 0;
     const [size, unit] = bytesUnit(largest);
     return largest === 0 ? null : lines("Bytes sent", onePerRun("bytes_sent", {scale: 1 / size}),
       axis(`sent by all workers, ${unit}`, small, {beginAtZero: true}), (value) => `${small(value)} ${unit}`, []);
   }, "Since the process began with the run.");
-  add("Learning rate", () => lines("Learning rate", onePerRun("lr", {more: {stepped: false}}), axis("learning rate", small, {beginAtZero: true}), small, []));
+  add("Learning rate", () => scaledLines("Learning rate", onePerRun("lr", {more: {stepped: false}}), "learning rate", small, [], {beginAtZero: true}));
   return cards;
 }
 
@@ -127,9 +162,9 @@ const kBins = 40;
 function histogramBins(histograms) {
   const values = histograms.flatMap((histogram) => histogram.map(([value]) => value));
   if (values.length === 0) return null;
-  const low = Math.min(...values);
-  const width = Math.max(1, Math.ceil((Math.max(...values) - low + 1) / kBins));
-  const bins = Math.floor((Math.max(...values) - low) / width) + 1;
+  const {low, high} = extremes(values);
+  const width = Math.max(1, Math.ceil((high - low + 1) / kBins));
+  const bins = Math.floor((high - low) / width) + 1;
   const labels = Array.from({length: bins}, (_, i) => (width === 1 ? count(low + i) : `${count(low + i * width)}–${count(low + (i + 1) * width - 1)}`));
   const shares = histograms.map((histogram) => {
     const sums = new Array(bins).fill(0);
@@ -148,7 +183,7 @@ function stalenessHistogram() {
   const bins = histogramBins(runs.map((run) => run.result.histograms[view.staleness]));
   const unit = kStalenessUnits[view.staleness];
   const sets = runs.map((run, i) => ({
-    label: run.name, data: bins.shares[i], backgroundColor: slotStyle(run.slot).colour, categoryPercentage: 0.9, barPercentage: 0.95,
+    label: run.name, data: bins.shares[i], backgroundColor: barStyle(run.slot).fill, borderColor: barStyle(run.slot).colour, borderWidth: barStyle(run.slot).edge, categoryPercentage: 0.9, barPercentage: 0.95,
   }));
   const x = axis(`staleness, ${unit}`, String, {type: "category"});
   delete x.ticks.callback;
@@ -162,7 +197,7 @@ function stalenessHistogram() {
   const summaries = runs.map((run) => `${run.name}: mean ${number(run.result.staleness?.[view.staleness]?.mean)}`);
   return {
     title: `Staleness of the updates applied, in ${unit}`,
-    configuration: {type: "bar", data: {labels: bins.labels, datasets: sets}, options}, legend: runs.length > 1 ? runs.map((run) => ({name: run.name, colour: slotStyle(run.slot).colour, filled: true})) : [],
+    configuration: {type: "bar", data: {labels: bins.labels, datasets: sets}, options}, legend: runs.length > 1 ? runs.map((run) => ({name: run.name, ...barStyle(run.slot), filled: true})) : [],
     label: `Histogram of the staleness in ${unit}. ${summaries.slice(0, 12).join("; ")}`,
     columns: [{name: `staleness, ${unit}`}, ...runs.map((run) => ({name: `${run.name}, %`, format: (value) => number(value, 4)}))],
     rows: () => bins.labels.map((label, i) => [label, ...bins.shares.map((share) => share[i])]),

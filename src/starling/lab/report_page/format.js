@@ -9,14 +9,29 @@ function isNumber(value) { return typeof value === "number" && Number.isFinite(v
 
 function count(value) { return isNumber(value) ? value.toLocaleString("en-GB", {maximumFractionDigits: 0}) : kNone; }
 
+// The least and the largest of any number of values, null where there is none. Math.min(...) breaks down at about 100,000.
+function extremes(values) {
+  let low = Infinity;
+  let high = -Infinity;
+  for (const value of values) {
+    if (!isNumber(value)) continue;
+    if (value < low) low = value;
+    if (value > high) high = value;
+  }
+  return low <= high ? {low, high} : null;
+}
+
+// Texts of numbers with a true minus, and without one before nothing.
+function signed(text) { return (/[1-9]/.test(text) ? text : text.replace("-", "")).replace("-", "−"); }
+
 // Significant digits, thousands separated; very small and very large ones with a power of ten.
 function number(value, digits = 4) {
   if (!isNumber(value)) return kNone;
   const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-4 || size >= 1e12)) return value.toExponential(Math.max(digits - 2, 0)).replace("e+", "e").replace("-", "−").replace("e-", "e−");
+  if (size !== 0 && (size < 1e-4 || size >= 1e12)) return value.toExponential(Math.max(digits - 2, 0)).replace("e+", "e").replace("e-", "e−").replace("-", "−");
   const whole = size >= 1 ? Math.floor(Math.log10(size)) + 1 : 0;
   const fraction = size >= 1 || size === 0 ? Math.max(digits - whole, 0) : digits - 1 - Math.floor(Math.log10(size));
-  return value.toLocaleString("en-GB", {maximumFractionDigits: Math.min(fraction, 20)}).replace("-", "−");
+  return signed(value.toLocaleString("en-GB", {maximumFractionDigits: Math.min(fraction, 20)}));
 }
 
 function percent(value, digits = 2) { return isNumber(value) ? `${(100 * value).toFixed(digits)} %` : kNone; }

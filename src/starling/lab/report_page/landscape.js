@@ -13,21 +13,24 @@ function viridis(at) {
 }
 
 const kLevels = 14;
-const kFiner = 6;
+const kFineEnough = 150;
 
 // What both drawings of a landscape need: heights (logarithms where losses allow it), their range, a finer grid, the levels.
 function prepareLandscape(landscape) {
   const values = landscape.grid.flat().concat(landscape.trajectories.flatMap((path) => path.points.map((point) => point.loss))).filter(isNumber);
-  const logarithmic = values.length > 0 && Math.min(...values) > 0;
+  const range = extremes(values) ?? {low: 0, high: 0};
+  const logarithmic = range.low > 0;
   const height = (value) => (isNumber(value) ? (logarithmic ? Math.log10(value) : value) : NaN);
   const lossAt = (value) => (logarithmic ? 10 ** value : value);
-  const low = height(Math.min(...values));
-  const high = height(Math.max(...values));
+  const low = height(range.low);
+  const high = height(range.high);
   const span = high > low ? high - low : 1;
   const grid = landscape.grid.map((row) => row.map(height));
+  const times = Math.max(1, Math.floor(kFineEnough / Math.max(grid.length, grid[0].length)));
+  const fine = finer(grid, times);
+  const levels = Array.from({length: kLevels + 1}, (_, i) => low + span * i / kLevels);
   return {
-    landscape, grid, low, high: low + span, span, height, lossAt, fine: finer(grid), logarithmic,
-    levels: Array.from({length: kLevels + 1}, (_, i) => low + span * i / kLevels),
+    landscape, grid, low, high: low + span, span, height, lossAt, fine, times, logarithmic, levels, contours: levels.slice(1, -1).map((level) => contourLines(fine, level)),
     extent: {x: [landscape.x[0], landscape.x[landscape.x.length - 1]], y: [landscape.y[0], landscape.y[landscape.y.length - 1]]},
   };
 }
@@ -38,11 +41,11 @@ function between(a, b, c, d, t) {
   return b + 0.5 * t * (c - a + t * (2 * a - 5 * b + 4 * c - d + t * (3 * (b - c) + d - a)));
 }
 
-function finerRow(row) {
+function finerRow(row, times) {
   const result = [];
   for (let i = 0; i + 1 < row.length; ++i) {
-    for (let k = 0; k < kFiner; ++k) {
-      const t = k / kFiner;
+    for (let k = 0; k < times; ++k) {
+      const t = k / times;
       result.push(between(row[i - 1] ?? 2 * row[i] - row[i + 1], row[i], row[i + 1], row[i + 2] ?? 2 * row[i + 1] - row[i], t));
     }
   }
@@ -51,7 +54,10 @@ function finerRow(row) {
 }
 
 function transposed(rows) { return rows[0].map((_, i) => rows.map((row) => row[i])); }
-function finer(grid) { return transposed(transposed(grid.map(finerRow)).map(finerRow)); }
+function finer(grid, times) {
+  const along = (row) => finerRow(row, times);
+  return times === 1 ? grid : transposed(transposed(grid.map(along)).map(along));
+}
 
 // Round numbers, about so many, inside a range.
 function niceTicks(low, high, wanted) {
@@ -59,7 +65,7 @@ function niceTicks(low, high, wanted) {
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = power * [1, 2, 5, 10].find((factor) => factor * power >= rough);
   const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push(i * step);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; ++i) ticks.push(Number((i * step).toPrecision(12)));
   return ticks;
 }
 
@@ -68,9 +74,10 @@ function contourLines(grid, level) {
   const segments = [];
   for (let row = 0; row + 1 < grid.length; ++row) {
     for (let column = 0; column + 1 < grid[row].length; ++column) {
+      const heights = [grid[row][column], grid[row][column + 1], grid[row + 1][column + 1], grid[row + 1][column]];
+      const below = heights.filter((height) => height < level).length;
+      if (below === 0 || below === 4 || heights.some(Number.isNaN)) continue;
       const corners = [[column, row], [column + 1, row], [column + 1, row + 1], [column, row + 1]];
-      const heights = corners.map(([x, y]) => grid[y][x]);
-      if (heights.some(Number.isNaN)) continue;
       const crossings = [];
       for (let i = 0; i < 4; ++i) {
         const j = (i + 1) % 4;
@@ -122,6 +129,12 @@ function sized(canvas, width, height) {
   return context;
 }
 
+function textWidth(canvas, text) {
+  const context = canvas.getContext("2d");
+  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
+  return context.measureText(text).width;
+}
+
 // Map and surface stand side by side, and are of one height.
 function plotHeight(width) { return Math.round(Math.min(Math.max(width * 0.82, 290), 600)); }
 
@@ -131,8 +144,8 @@ function pathStyles(landscape) {
   const used = new Set(shown.map((run) => run.slot));
   let next = 0;
   return landscape.trajectories.map((path) => {
-    const run = shown.find((each) => each.path === path.name || each.name === path.name);
-    if (run) return slotStyle(run.slot);
+    const run = runAt(path.name) ?? shown.find((each) => each.name === path.name);
+    if (run?.slot !== undefined) return slotStyle(run.slot);
     while (used.has(next)) ++next;
     return slotStyle(next++);
   });
@@ -149,8 +162,12 @@ function drawContour(canvas, prepared) {
   const {landscape, extent} = prepared;
   const width = canvas.parentElement.clientWidth;
   const narrow = width < 480;
-  const left = narrow ? 50 : 62;
-  const right = narrow ? 72 : 92;
+  const ticks = {x: niceTicks(...extent.x, narrow ? 4 : 7), y: niceTicks(...extent.y, 6)};
+  // Room for the longest label and the name beside it.
+  const longest = (values, digits) => Math.ceil(extremes(values.map((value) => textWidth(canvas, number(value, digits)))).high);
+  const left = longest(ticks.y, 3) + 9 + 24;
+  const labels = longest(prepared.levels.map(prepared.lossAt), 2);
+  const right = 12 + (narrow ? 10 : 14) + 5 + labels + 20;
   const inner = width - left - right;
   const innerHeight = plotHeight(width) - 62;
   const context = sized(canvas, width, innerHeight + 62);
@@ -162,11 +179,15 @@ function drawContour(canvas, prepared) {
   context.beginPath();
   context.rect(left, top, inner, innerHeight);
   context.clip();
-  drawContourLines(context, prepared, {left, top, inner, innerHeight});
-  drawPaths(context, landscape, (point) => [px(point.x), py(point.y)]);
+  const place = (point) => [px(point.x), py(point.y)];
+  const lines = drawContourLines(context, prepared, {left, top, inner, innerHeight});
+  drawPaths(context, landscape, place);
+  const crossed = landscape.trajectories.flatMap((path) => pointsAlong(path.points.map(place)));
+  const taken = [];
+  for (const {path, text} of lines) labelPath(context, path, text, taken, crossed, {left, top, inner, innerHeight});
   context.restore();
-  drawFrame(context, prepared, {left, top, inner, innerHeight, px, py, narrow});
-  drawColourBar(context, prepared, {x: left + inner + 12, top, height: innerHeight, narrow});
+  drawFrame(context, prepared, {left, top, inner, innerHeight, px, py, narrow, ticks});
+  drawColourBar(context, prepared, {x: left + inner + 12, top, height: innerHeight, narrow, labels});
 }
 
 // Bands of one colour between the levels, at the resolution of the screen.
@@ -199,12 +220,12 @@ function drawFill(context, prepared, {left, top, inner, innerHeight}) {
 }
 
 function drawContourLines(context, prepared, {left, top, inner, innerHeight}) {
-  const {fine, levels, lossAt} = prepared;
+  const {fine, levels, lossAt, contours} = prepared;
   const place = ([x, y]) => [left + inner * x / (fine[0].length - 1), top + innerHeight * (1 - y / (fine.length - 1))];
   const labels = [];
   context.lineWidth = 0.8;
   levels.slice(1, -1).forEach((level, i) => {
-    const paths = contourLines(fine, level).map((path) => path.map(place));
+    const paths = contours[i].map((path) => path.map(place));
     context.strokeStyle = "rgba(255, 255, 255, 0.45)";
     for (const path of paths) {
       context.beginPath();
@@ -214,16 +235,28 @@ function drawContourLines(context, prepared, {left, top, inner, innerHeight}) {
     const longest = paths.sort((a, b) => b.length - a.length)[0];
     if (i % 2 === 1 && longest && longest.length > 30) labels.push({path: longest, text: number(lossAt(level), 2)});
   });
-  const taken = [];
-  for (const {path, text} of labels) labelPath(context, path, text, taken, {left, top, inner, innerHeight});
+  return labels;
 }
 
-// At the place along the line that is inside the frame and farthest from the labels that are there.
-function labelPath(context, path, text, taken, {left, top, inner, innerHeight}) {
+// Places along a polyline, near enough to each other that no label fits between them.
+function pointsAlong(points) {
+  const places = points.slice(0, 1);
+  for (let i = 1; i < points.length; ++i) {
+    const [[x, y], [u, v]] = [points[i - 1], points[i]];
+    const pieces = Math.min(Math.max(1, Math.ceil(Math.hypot(u - x, v - y) / 8)), 200);
+    for (let k = 1; k <= pieces; ++k) places.push([x + (u - x) * k / pieces, y + (v - y) * k / pieces]);
+  }
+  return places;
+}
+
+// At the place along the line that is inside the frame, off the paths, and farthest from the labels that are there.
+const kHalfLabel = 20;
+function labelPath(context, path, text, taken, crossed, {left, top, inner, innerHeight}) {
   let best = null;
   for (let i = 4; i + 4 < path.length; i += 4) {
     const [x, y] = path[i];
     if (x < left + 26 || x > left + inner - 26 || y < top + 14 || y > top + innerHeight - 14) continue;
+    if (crossed.some(([u, v]) => Math.hypot(u - x, v - y) < kHalfLabel)) continue;
     const distance = Math.min(200, ...taken.map(([u, v]) => Math.hypot(u - x, v - y)));
     if (best === null || distance > best.distance) best = {i, distance};
   }
@@ -265,6 +298,7 @@ function drawPaths(context, landscape, place) {
     trace();
     context.strokeStyle = styles[i].colour;
     context.lineWidth = 2.6;
+    context.lineCap = styles[i].dash.length > 0 ? "butt" : "round";
     context.setLineDash(styles[i].dash);
     context.stroke();
     context.setLineDash([]);
@@ -290,21 +324,21 @@ function disc(context, x, y, radius, fill, edge, width) {
   context.stroke();
 }
 
-function drawFrame(context, prepared, {left, top, inner, innerHeight, px, py, narrow}) {
-  const {landscape, extent} = prepared;
+function drawFrame(context, prepared, {left, top, inner, innerHeight, px, py, narrow, ticks}) {
+  const {landscape} = prepared;
   const names = axisNames(landscape);
   context.strokeStyle = cssValue("--line");
   context.lineWidth = 1;
   context.strokeRect(left + 0.5, top + 0.5, inner - 1, innerHeight - 1);
   context.fillStyle = cssValue("--muted");
   context.textAlign = "center";
-  for (const tick of niceTicks(...extent.x, narrow ? 4 : 7)) {
+  for (const tick of ticks.x) {
     context.fillRect(px(tick), top + innerHeight, 1, 5);
     context.fillText(number(tick, 3), px(tick), top + innerHeight + 15);
   }
   context.fillText(narrow ? names[0].replace("principal component", "component") : names[0], left + inner / 2, top + innerHeight + 38, inner + left);
   context.textAlign = "right";
-  for (const tick of niceTicks(...extent.y, 6)) {
+  for (const tick of ticks.y) {
     context.fillRect(left - 5, py(tick), 5, 1);
     context.fillText(number(tick, 3), left - 9, py(tick));
   }
@@ -316,7 +350,7 @@ function drawFrame(context, prepared, {left, top, inner, innerHeight, px, py, na
   context.restore();
 }
 
-function drawColourBar(context, prepared, {x, top, height, narrow}) {
+function drawColourBar(context, prepared, {x, top, height, narrow, labels}) {
   const {levels, lossAt, landscape, logarithmic} = prepared;
   const thickness = narrow ? 10 : 14;
   for (let i = 0; i < kLevels; ++i) {
@@ -330,7 +364,7 @@ function drawColourBar(context, prepared, {x, top, height, narrow}) {
     if (i % 2 === 0) context.fillText(number(lossAt(level), 2), x + thickness + 5, Math.min(Math.max(top + height * (1 - i / kLevels), top + 6), top + height - 6));
   });
   context.save();
-  context.translate(x + thickness + (narrow ? 42 : 50), top + height / 2);
+  context.translate(x + thickness + 5 + labels + 12, top + height / 2);
   context.rotate(-Math.PI / 2);
   context.textAlign = "center";
   context.fillText(`${landscape.loss || "loss"}${logarithmic ? " (logarithmic)" : ""}`, 0, 0, height);
@@ -362,7 +396,7 @@ function landscapeParts(landscape) {
   const note = `The plane through the weights in which the paths spread most, found by principal components; at each of its points the ${landscape.loss || "loss"}` +
     `${isNumber(landscape.samples) ? ` over ${count(landscape.samples)} samples` : ""}. Rings mark where paths begin, discs where they end.` +
     (landscape.grid.flat().some((value) => !isNumber(value)) ? " Where nothing is drawn the loss is not finite." : "");
-  return element("section", {class: "part landscape"}, element("div", {class: "part-head"}, element("h2", {}, landscape.title && landscape.title !== data.title ? landscape.title : "Landscape of the loss"), legend),
+  return element("section", {class: "part landscape"}, element("div", {class: "part-head"}, element("h2", {}, titleOf("Landscape", data.landscapes, landscape, "Landscape of the loss")), legend),
     element("div", {class: "cards"},
       element("section", {class: "card"}, element("div", {class: "card-head"}, element("h3", {}, "Map")), element("div", {class: "plot"}, map)),
       element("section", {class: "card"}, element("div", {class: "card-head"}, element("h3", {}, "Surface"), element("span", {class: "note"}, "drag to turn")),

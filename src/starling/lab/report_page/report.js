@@ -4,20 +4,93 @@
 
 const kFirstShown = 8;
 const view = {axis: "samples", logarithmic: false, staleness: "version", detail: null, shown: null, memories: {}};
-let data = JSON.parse(document.getElementById("data").textContent);
+let data = null;
 
 function memory(name) { return (view.memories[name] ??= {}); }
 
+// A path without detours, so that the same folder has the same text.
+function plainPath(path) {
+  const parts = [];
+  for (const part of path.split("/")) {
+    if (part === "" || part === ".") continue;
+    if (part === ".." && parts.length > 0 && parts[parts.length - 1] !== "..") parts.pop();
+    else parts.push(part);
+  }
+  return (path.startsWith("/") ? "/" : "") + parts.join("/");
+}
+
+// The run in this folder. Where one path is absolute and the other is not, their ends have to agree, and no other run's.
+function runAt(path) {
+  const plain = plainPath(path);
+  const exact = data.byPath.get(plain);
+  if (exact) return exact;
+  const tail = (text) => `/${text.replace(/^(\.\.\/)+/, "")}`;
+  const found = data.runs.filter((run) => {
+    const other = plainPath(run.path);
+    if (plain.startsWith("/") === other.startsWith("/")) return false;
+    return plain.startsWith("/") ? plain.endsWith(tail(other)) : other.endsWith(tail(plain));
+  });
+  return found.length === 1 ? found[0] : undefined;
+}
+
+// New data: which run lies where, and what runs of comparisons are called.
+function takeIn(given) {
+  data = given;
+  data.byPath = new Map(data.runs.map((run) => [plainPath(run.path), run]));
+  const names = new Map();
+  for (const comparison of data.comparisons) {
+    for (const cell of comparison.cells) {
+      for (const each of cell.runs) {
+        const run = runOf(comparison, each);
+        if (!run) continue;
+        run.comparison = comparison;
+        run.cell = cell;
+        run.name = [...cell.labels.map((_, i) => labelOf(comparison, cell, i)), `seed ${each.seed ?? "?"}`].join(", ");
+        names.set(run.name, (names.get(run.name) ?? 0) + 1);
+      }
+    }
+  }
+  for (const run of data.runs) if (run.comparison && names.get(run.name) > 1) run.name = `${run.comparison.title || run.comparison.path}: ${run.name}`;
+}
+
+// One run of each cell of a comparison, those of a line of its chart together.
+function firstOfCells(comparison) {
+  let series = new Map();
+  try {
+    ({series} = seriesOf(comparison));
+  } catch (error) {
+    console.error(error);  // Its part says that it cannot be shown.
+  }
+  return [...series.values()].map((cells) =>
+    [...cells.values()].map((cell) => cell.runs.map((each) => runOf(comparison, each)).find(Boolean)).filter(Boolean)).filter((runs) => runs.length > 0);
+}
+
+// At first all that were named themselves, and of comparisons as many as there is room for: evenly over the lines, then along them.
+function firstRuns() {
+  const own = data.runs.filter((run) => !run.comparison).slice(0, kFirstShown);
+  const series = data.comparisons.flatMap(firstOfCells);
+  const room = kFirstShown - own.length;
+  const chosen = [];
+  if (series.length > room) {
+    for (let i = 0; i < room; ++i) chosen.push(series[Math.floor(i * series.length / room)][0]);
+  } else {
+    for (let place = 0; chosen.length < room && series.some((runs) => place < runs.length); ++place) {
+      for (const runs of series) if (place < runs.length && chosen.length < room) chosen.push(runs[place]);
+    }
+  }
+  return [...chosen, ...own];
+}
+
 // Which runs are drawn, by path, each with a slot that says its colour.
 function chooseRuns() {
-  if (view.shown === null) {
-    view.shown = new Map();
-    // Of a comparison one run per cell, and all that were named themselves.
-    const others = new Set(data.comparisons.flatMap((comparison) => comparison.cells.flatMap((cell) => cell.runs.slice(1).map((run) => run.name))));
-    const first = data.runs.filter((run) => !others.has(run.name));
-    for (const run of (first.length > 0 ? first : data.runs).slice(0, kFirstShown)) view.shown.set(run.path, view.shown.size);
-  }
+  view.shown ??= new Map(firstRuns().map((run, i) => [run.path, i]));
   for (const run of data.runs) run.slot = view.shown.get(run.path);
+}
+
+function showRuns(runs) {
+  view.shown = new Map(runs.map((run, i) => [run.path, i]));
+  chooseRuns();
+  refresh();
 }
 
 function shownRuns() { return data.runs.filter((run) => run.slot !== undefined); }
@@ -49,7 +122,7 @@ function lastStep(run, field) {
 }
 
 function statusOf(run) {
-  if (!run.result) return {text: data.live && !data.live.ended ? "running" : "no result yet", kind: "warn"};
+  if (!run.result) return {text: data.live?.lost ? "unknown" : data.live && !data.live.ended ? "running" : "no result yet", kind: "warn"};
   const ending = run.result.ending || "finished";
   return {text: ending, kind: ending === "finished" ? "good" : ending === "diverged" ? "bad" : "warn"};
 }
@@ -84,14 +157,21 @@ function figuresOf(run) {
     element("div", {class: "figure"}, element("dt", {}, name), element("dd", {}, value, more ? element("small", {}, more) : null))));
 }
 
+// Ticks and colours change in their rows; the table stays as it is.
+function refreshTicks() {
+  for (const label of document.querySelectorAll(".overview .run")) {
+    const slot = view.shown.get(label.dataset.path);
+    const style = slot === undefined ? {colour: "transparent", dash: []} : slotStyle(slot);
+    label.querySelector("input").checked = slot !== undefined;
+    label.querySelector(".swatch").replaceWith(swatch(style.colour, style.dash));
+  }
+}
+
 function runsTable() {
   const columns = [
-    {name: "Run", text: true, kind: "text name", value: (run) => run.name, show: (run) => {
-      const box = element("input", {type: "checkbox", "aria-label": `Show ${run.name} in the charts`, change: (event) => showRun(run, event.target.checked)});
-      box.checked = run.slot !== undefined;
-      const style = run.slot === undefined ? {colour: "transparent", dash: []} : slotStyle(run.slot);
-      return element("label", {class: "run"}, box, swatch(style.colour, style.dash), element("span", {}, run.name));
-    }},
+    {name: "Run", text: true, kind: "text name", value: (run) => run.name, show: (run) => element("label", {class: "run", "data-path": run.path},
+      element("input", {type: "checkbox", "aria-label": `Show ${run.name} in the charts`, change: (event) => showRun(run, event.target.checked)}),
+      swatch("transparent"), element("span", {}, run.name))},
     {name: "Strategy", text: true, value: (run) => strategyText(run).name, show: (run) => strategyText(run).name},
     {name: "Workers", value: (run) => strategyText(run).workers, show: (run) => count(strategyText(run).workers)},
   ];
@@ -158,6 +238,8 @@ function configurationCard() {
   const card = element("section", {class: "card wide configuration"}, element("div", {class: "card-head"}, element("h3", {}, "Configuration")));
   if (runs.length > 1) card.append(differing.length > 0 ? table(differing) : element("p", {class: "muted"}, "The runs have the same configuration."));
   card.append(element("details", {}, element("summary", {}, `All ${count(keys.length)} keys`), table(keys)));
+  // Paper has no folds.
+  if (runs.length === 1) card.append(element("dl", {class: "on-paper"}, ...runs[0].config.map(([key, value]) => element("div", {}, element("dt", {}, key), element("dd", {}, value)))));
   card.append(element("p", {class: "note"}, runs.length > 1 ? "To repeat a run:" : "To repeat the run:"), ...runs.map((run) => commandLine(run.command)));
   return card;
 }
@@ -178,7 +260,8 @@ function absences() {
   if (!run.steps.step && !run.epochs.step) reasons.push("It has no records yet, so there are no lines.");
   if (!run.result) reasons.push("It has no result yet, so staleness histogram, workers' time and classes are missing: it is under way, or was stopped.");
   else {
-    if (!run.result.classes) reasons.push("Its answers are no classes, or it was not tested.");
+    const ending = run.result.ending || "finished";
+    if (!run.result.classes) reasons.push(ending === "finished" ? "Its answers are no classes, or it was not tested." : `It did not finish (${ending}), so its classes were not tested.`);
     if (!exchanges(run)) reasons.push("It exchanged no updates, so there is no staleness.");
   }
   return reasons;
@@ -186,58 +269,73 @@ function absences() {
 
 // Parts that are made anew whenever what is shown changes; charts are only refreshed.
 const renewed = [];
-function renewing(make) {
-  const holder = element("div", {style: null});
+function renewing(what, make) {
+  const holder = element("div", {});
   holder.style.display = "contents";
-  const renew = () => holder.replaceChildren(...[make()].flat().filter((node) => node !== null));
-  renewed.push(renew);
+  renewed.push(renewal(holder, what, make));
   return holder;
 }
 
+// What has not changed stays: it may be selected, scrolled or unfolded.
+function renewal(holder, what, make) {
+  let before = null;
+  return () => {
+    const nodes = [attempt(what, make)].flat().filter((node) => node !== null);
+    const now = nodes.map((node) => node.outerHTML).join("");
+    if (now === before) return;
+    before = now;
+    keepingPlace(holder, () => holder.replaceChildren(...nodes));
+  };
+}
+
+// The page of one run is about that run; one of a comparison is not, though there may be only one yet.
+function singleRun() { return data.runs.length === 1 && data.comparisons.length === 0 ? data.runs[0] : null; }
+
 function overviewPart() {
   if (data.runs.length === 0) return null;
-  if (data.runs.length === 1) return element("section", {class: "part overview"}, renewing(() => figuresOf(data.runs[0])));
-  return element("section", {class: "part overview"}, element("div", {class: "part-head"}, element("h2", {}, `${count(data.runs.length)} runs`),
-    element("span", {class: "note"}, "the ticked ones are drawn below")), element("div", {class: "card"}, renewing(runsTable)));
+  if (singleRun()) return element("section", {class: "part overview"}, renewing("The figures", () => figuresOf(data.runs[0])));
+  const button = (text, runs) => element("button", {type: "button", class: "button", click: () => showRuns(runs())}, text);
+  const cells = data.comparisons.length > 0 ? button("One of each cell", () => data.comparisons.flatMap(firstOfCells).flat()) : null;
+  return element("section", {class: "part overview"}, element("div", {class: "part-head"}, element("h2", {}, data.runs.length === 1 ? "One run" : `${count(data.runs.length)} runs`),
+    element("span", {class: "note"}, "the ticked ones are drawn below"), cells, button("None", () => [])), element("div", {class: "card"}, renewing("The runs", runsTable)));
 }
 
 function coursePart() {
   const axes = Object.fromEntries(Object.entries(kAxes).map(([key, value]) => [key, value.name]));
   const head = element("div", {class: "part-head"}, element("h2", {}, "Course"),
-    switchOf("Scale of the loss", {linear: "Linear loss", logarithmic: "Logarithmic"}, view.logarithmic ? "logarithmic" : "linear", (key) => { view.logarithmic = key === "logarithmic"; refreshCharts(); }),
+    switchOf("Scale of losses, norms and learning rate", {linear: "Linear", logarithmic: "Logarithmic"}, view.logarithmic ? "logarithmic" : "linear", (key) => { view.logarithmic = key === "logarithmic"; refreshCharts(); }),
     switchOf("Against what", axes, view.axis, (key) => { view.axis = key; refreshCharts(); }));
-  const chips = renewing(() => (data.runs.length > 1 ? element("div", {class: "chips"}, legendOf(shownRuns().map((run) => ({name: run.name, ...slotStyle(run.slot)})))) : null));
+  const chips = renewing("The legend", () => (data.runs.length > 1 ? element("div", {class: "chips"}, legendOf(shownRuns().map((run) => ({name: run.name, ...slotStyle(run.slot)})))) : null));
   return element("section", {class: "part course"}, head, chips, element("div", {class: "cards"}, ...lineCards()));
 }
 
 function detailPart() {
-  const units = switchOf("Unit of the staleness", {version: "Versions", gradient_sets: "Gradient sets"}, view.staleness, (key) => { view.staleness = key; refreshCharts(); });
-  const exchanged = data.runs.some(exchanges);
+  const units = renewing("The units", () => (data.runs.some(exchanges) ?
+    switchOf("Unit of the staleness", {version: "Versions", gradient_sets: "Gradient sets"}, view.staleness, (key) => { view.staleness = key; refreshCharts(); }) : null));
   const cards = element("div", {class: "cards"},
     chartCard({title: "Staleness of the updates applied", wide: true, build: stalenessHistogram}),
     chartCard({title: "Whose time went where", wide: true, build: timeOfRuns}));
-  return element("section", {class: "part exchange"}, element("div", {class: "part-head"}, element("h2", {}, "Updates and time"), exchanged ? units : null), cards);
+  return element("section", {class: "part exchange"}, element("div", {class: "part-head"}, element("h2", {}, "Updates and time"), units), cards);
 }
 
 function runPart() {
-  const head = renewing(() => {
+  const head = renewing("The choice", () => {
     const run = detailRun();
     if (!run) return null;
     const title = element("h2", {}, data.runs.length > 1 ? "One run" : "The run");
     if (data.runs.length === 1) return element("div", {class: "part-head"}, title);
     const select = element("select", {"aria-label": "The run to look at", change: (event) => { view.detail = event.target.value; refresh(); }},
-      ...data.runs.map((each) => element("option", {value: each.path}, each.name)));
-    select.value = run.path;
+      ...data.runs.map((each) => element("option", {value: each.path, selected: each === run}, each.name)));
     return element("div", {class: "part-head"}, title, select);
   });
-  const quantiles = renewing(() => { const table = timeQuantiles(); return table === null ? null : element("section", {class: "card wide"}, table); });
+  const quantiles = renewing("The time of the workers", () => { const table = timeQuantiles(); return table === null ? null : element("section", {class: "card wide"}, table); });
   return element("section", {class: "part run-part"}, head, element("div", {class: "cards"},
-    chartCard({title: "Whose time went where, by worker", wide: true, build: timeOfWorkers}), quantiles, renewing(classCards), renewing(configurationCard)),
-    renewing(() => absences().map((reason) => element("p", {class: "note"}, reason))));
+    chartCard({title: "Whose time went where, by worker", wide: true, build: timeOfWorkers}), quantiles, renewing("The classes", classCards), renewing("The configuration", configurationCard)),
+    renewing("What is missing", () => absences().map((reason) => element("p", {class: "note"}, reason))));
 }
 
 function headerParts() {
-  const single = data.runs.length === 1 ? data.runs[0] : null;
+  const single = singleRun();
   const nodes = [element("h1", {}, data.title)];
   if (single) {
     const {name, workers} = strategyText(single);
@@ -253,13 +351,13 @@ function headerParts() {
 
 function liveText() {
   if (data.live.problem) return `Cannot read the run: ${data.live.problem}`;
-  if (data.live.lost) return "The program has ended or cannot be reached; this is the last state it showed.";
-  return data.live.ended ? "The run has ended; this is its last state." : "Live: updated every second while this page is visible.";
+  if (data.live.lost) return "The program has ended or cannot be reached; this is the last state it showed. The page goes on trying.";
+  return data.live.ended ? "The run has ended; this is its last state." : "Live: updated every second while this page is visible, else every ten.";
 }
 
 // What the page consists of; while this stays the same new data only refreshes it.
 function shape() {
-  return JSON.stringify([data.runs.map((run) => run.path), data.comparisons.length, data.landscapes.length, data.runs.map((run) => run.result !== null)]);
+  return JSON.stringify([data.runs.map((run) => run.path), data.comparisons.length, data.landscapes.length]);
 }
 
 let drawn = null;
@@ -268,18 +366,23 @@ function layOut() {
   renewed.length = 0;
   drawn = shape();
   const main = document.getElementById("main");
-  const parts = [...data.comparisons.map((comparison, i) => comparisonParts(comparison, memory(`cells${i}`))), ...data.landscapes.map(landscapeParts), overviewPart()];
-  if (data.runs.length > 0) parts.push(coursePart(), detailPart(), runPart());
+  const parts = [
+    ...data.comparisons.map((comparison, i) => attempt("The comparison", () => comparisonParts(comparison, memory(`cells${i}`)))),
+    ...data.landscapes.map((landscape) => attempt("The landscape", () => landscapeParts(landscape))), attempt("The overview", overviewPart),
+  ];
+  if (data.runs.length > 0) parts.push(attempt("The course", coursePart), attempt("Updates and time", detailPart), attempt("The run", runPart));
   main.replaceChildren(...parts.filter((part) => part !== null));
   const version = typeof Chart.version === "string" ? Chart.version : "";
   document.getElementById("footer").replaceChildren(
     `Made by Starling ${data.version}. Lines have at most 2,000 points: of longer courses the records stay that are extreme in their stretch. Charts: Chart.js ${version}, MIT licence.`);
 }
 
+const renewHeader = renewal(document.getElementById("top"), "The heading", headerParts);
 function refresh() {
-  document.getElementById("top").replaceChildren(...headerParts());
+  renewHeader();
   if (drawn !== shape()) layOut();
   for (const renew of renewed) renew();
+  refreshTicks();
   refreshCharts();
   // A part of which nothing is there has no heading either.
   fillRows();
@@ -294,6 +397,7 @@ function fillRows() {
   }
 }
 
+takeIn(JSON.parse(document.getElementById("data").textContent));
 chooseRuns();
 refresh();
 
@@ -310,31 +414,37 @@ window.addEventListener("afterprint", () => { document.documentElement.classList
 if (data.live) {
   const page = Math.random().toString(36).slice(2);
   const kPause = 1000;
-  let leaving = false;
+  const kHiddenPause = 10000;
+  const kLongestPause = 30000;
+  let retry = kPause;
+  let timer = 0;
+  let asking = false;
   const ask = async () => {
-    if (data.live.ended || data.live.lost) return;
-    if (document.visibilityState === "visible") {
-      leaving = false;
-      try {
-        const answer = await fetch(`data.json?page=${page}`, {cache: "no-store"});
-        const text = await answer.text();
-        if (!answer.ok) throw new Error(text);
-        data = JSON.parse(text);
-      } catch {
-        data.live.lost = true;
-      }
-      chooseRuns();
-      refresh();
+    if (asking || data.live.ended) return;
+    asking = true;
+    clearTimeout(timer);
+    let pause = document.visibilityState === "visible" ? kPause : kHiddenPause;
+    try {
+      const answer = await fetch(`data.json?page=${page}`, {cache: "no-store"});
+      const text = await answer.text();
+      if (!answer.ok) throw new Error(text);
+      takeIn(JSON.parse(text));
+      retry = kPause;
+    } catch {
+      data.live.lost = true;
+      pause = retry;
+      retry = Math.min(2 * retry, kLongestPause);
     }
-    setTimeout(ask, kPause);
+    asking = false;
+    timer = setTimeout(ask, pause);
+    chooseRuns();
+    refresh();
   };
+  // Who looks again does not want to wait for what is new.
+  document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") ask(); });
   // The program waits a moment for pages that still want the last state, so those that go say so.
-  const leave = () => {
-    if (leaving || data.live.ended || data.live.lost) return;
-    leaving = true;
-    fetch(`data.json?page=${page}&leaves`, {keepalive: true}).catch(() => {});
-  };
-  document.addEventListener("visibilitychange", () => { if (document.visibilityState !== "visible") leave(); });
-  window.addEventListener("pagehide", leave);
-  setTimeout(ask, kPause);
+  window.addEventListener("pagehide", () => { if (!data.live.ended && !data.live.lost) fetch(`data.json?page=${page}&leaves`, {keepalive: true}).catch(() => {}); });
+  // A page that comes back from the browser's memory.
+  window.addEventListener("pageshow", (event) => { if (event.persisted) ask(); });
+  timer = setTimeout(ask, kPause);
 }

@@ -5,15 +5,26 @@
 const kHeightOfBox = 0.62;
 const kFirstTurn = {yaw: -0.6, pitch: 0.8};
 
-// Every second line of the finer grid is fine enough for the eye.
+// So many patches along a side are fine enough for the eye, and so many lines.
+const kPatches = 75;
+const kSurfaceLines = 24;
+
+// Every so many places of a side, and its end.
+function placesAlong(length) {
+  const stride = Math.max(1, Math.ceil((length - 1) / kPatches));
+  const places = [];
+  for (let place = 0; place < length - 1; place += stride) places.push(place);
+  places.push(length - 1);
+  return places;
+}
+
 function surfacePatches(prepared) {
-  const {fine, low, span} = prepared;
-  const stride = 2;
-  const rows = Math.floor((fine.length - 1) / stride);
-  const columns = Math.floor((fine[0].length - 1) / stride);
+  const {fine, low, span, times} = prepared;
+  const [ys, xs] = [placesAlong(fine.length), placesAlong(fine[0].length)];
+  const [rows, columns] = [ys.length - 1, xs.length - 1];
   const at = (column, row) => {
-    const z = fine[row * stride][column * stride];
-    return [2 * column / columns - 1, 2 * row / rows - 1, 2 * kHeightOfBox * (z - low) / span - kHeightOfBox];
+    const z = fine[ys[row]][xs[column]];
+    return [2 * xs[column] / (fine[0].length - 1) - 1, 2 * ys[row] / (fine.length - 1) - 1, 2 * kHeightOfBox * (z - low) / span - kHeightOfBox];
   };
   const patches = [];
   for (let row = 0; row < rows; ++row) {
@@ -25,8 +36,9 @@ function surfacePatches(prepared) {
       const light = Math.min(Math.max(1.04 - 0.05 * slope + 0.1 * lean, 0.78), 1.14);
       const level = corners.reduce((sum, corner) => sum + corner[2], 0) / 4;
       const colour = viridis((level + kHeightOfBox) / (2 * kHeightOfBox)).map((value) => Math.min(255, Math.round(value * light)));
-      const every = (index, others) => index * stride % kFiner === 0 || index === others - 1;
-      patches.push({corners, fill: `rgb(${colour.join(", ")})`, lines: [every(row, rows), every(column, columns)]});
+      // Lines are those of the grid, where it is not too fine for them.
+      const lined = (index, places) => (times >= places[1] - places[0] && times > 1 ? places[index] % times === 0 : index % Math.ceil(places.length / kSurfaceLines) === 0);
+      patches.push({corners, fill: `rgb(${colour.join(", ")})`, lines: [lined(row, ys), lined(column, xs)]});
     }
   }
   return patches;
@@ -83,7 +95,7 @@ function paintSurface(canvas, prepared, patches, turn) {
     const corners = patch.corners.map(project);
     return {depth: corners.reduce((sum, corner) => sum + corner[2], 0) / 4, corners, patch};
   });
-  const paths = pathsInBox(prepared).map((path) => ({...path, points: path.points.map(project)}));
+  const paths = pathsInBox(prepared).map((path) => withLengths({...path, points: path.points.map(project)}));
   for (const path of paths) {
     for (let i = 0; i + 1 < path.points.length; ++i) {
       // A little nearer than it is, so that a path on the surface is not half hidden in it.
@@ -127,16 +139,26 @@ function pathsInBox(prepared) {
   })).filter((path) => path.points.length > 0);
 }
 
+// How long a path is on the canvas up to each of its points, so that its dashes go on from segment to segment.
+function withLengths(path) {
+  const lengths = [0];
+  for (let i = 1; i < path.points.length; ++i) lengths.push(lengths[i - 1] + Math.hypot(path.points[i][0] - path.points[i - 1][0], path.points[i][1] - path.points[i - 1][1]));
+  return {...path, lengths};
+}
+
 function paintSegment(context, {path, i}) {
-  for (const [colour, width] of [["rgba(255, 255, 255, 0.95)", 4.6], [path.style.colour, 2.6]]) {
+  for (const [colour, width, dash] of [["rgba(255, 255, 255, 0.95)", 4.6, []], [path.style.colour, 2.6, path.style.dash]]) {
     context.beginPath();
     context.moveTo(path.points[i][0], path.points[i][1]);
     context.lineTo(path.points[i + 1][0], path.points[i + 1][1]);
-    context.lineCap = "round";
+    context.lineCap = dash.length > 0 ? "butt" : "round";
+    context.setLineDash(dash);
+    context.lineDashOffset = path.lengths[i];
     context.strokeStyle = colour;
     context.lineWidth = width;
     context.stroke();
   }
+  context.setLineDash([]);
 }
 
 // Once more over everything, so that what lies behind a hill can be guessed; and the two ends.
@@ -155,7 +177,7 @@ function paintPathFaintly(context, {points, style}) {
 
 // The floor with its grid, the axis of the loss, and the names of all three, on the sides that face the viewer.
 function paintBox(context, prepared, project, turn, width) {
-  const {extent, low, span, lossAt, landscape} = prepared;
+  const {extent, low, span, lossAt, landscape, logarithmic} = prepared;
   const floor = -kHeightOfBox;
   const narrow = width < 480;
   const line = (a, b) => {
@@ -189,10 +211,10 @@ function paintBox(context, prepared, project, turn, width) {
   }
   label("component 1", [0, near.y, floor], [0, near.y, 0], 44);
   label("component 2", [near.x, 0, floor], [near.x, 0, 0], narrow ? 44 : 62);
-  paintHeightAxis(context, {project, near, floor, low, span, lossAt, landscape, line});
+  paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, names: [landscape.loss || "loss", ...(logarithmic ? ["(logarithmic)"] : [])]});
 }
 
-function paintHeightAxis(context, {project, near, floor, low, span, lossAt, landscape, line}) {
+function paintHeightAxis(context, {project, near, floor, low, span, lossAt, line, names}) {
   // The upright edge that is farthest to the left on the canvas.
   const edges = [[1, 1], [1, -1], [-1, 1], [-1, -1]].sort((a, b) => project([...a, 0])[0] - project([...b, 0])[0]);
   const [x, y] = edges[0];
@@ -209,6 +231,6 @@ function paintHeightAxis(context, {project, near, floor, low, span, lossAt, land
     context.fillText(number(lossAt(low + span * i / steps), 2), px - 8, py);
   }
   const [px, py] = project([x, y, -floor]);
-  context.textAlign = "center";
-  context.fillText(landscape.loss || "loss", Math.max(px, 30), Math.max(py - 16, 8));
+  // Two short lines that end at the axis: to the right of it the surface would cover them.
+  names.forEach((name, i) => context.fillText(name, Math.max(px, context.measureText(name).width + 2), Math.max(py - 16, 8 + 15 * (names.length - 1)) - 15 * (names.length - 1 - i)));
 }

@@ -33,7 +33,7 @@ function sortableTable(label, columns, rows, memory) {
   const body = element("tbody", {});
   const heads = columns.map((column, i) => element("th", {scope: "col", class: column.text ? "text" : null, "aria-sort": "none"},
     element("button", {type: "button", click: () => sort(i)}, column.name.replace(/, (?=\S{1,2}$)/, ",\u00a0"))));
-  const largest = columns.map((column) => (column.bar ? Math.max(...rows.map((row) => column.value(row)).filter(isNumber), 0) : 0));
+  const largest = columns.map((column) => (column.bar ? Math.max(extremes(rows.map((row) => column.value(row)))?.high ?? 0, 0) : 0));
   const lines = rows.map((row) => element("tr", {}, ...columns.map((column, i) => {
     const cell = element("td", {class: column.kind || (column.text ? "text" : null)});
     const shown = column.show(row);
