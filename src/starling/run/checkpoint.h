@@ -4,8 +4,8 @@
 //
 // A checkpoint is a folder, step-00001234, with weights.safetensors, state.safetensors, state.json, and SHA256SUMS over the three, as
 // sha256sum -c reads it. It is made under another name, synchronised with the disk, and renamed; after that the file `latest` is replaced,
-// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept, and the newest
-// that does not come from an interruption.
+// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept, and the
+// newest that does not come from an interruption.
 //
 //   CheckpointStore store("runs/a/checkpoints");
 //   store.write({.state = state, .weights = replica.weights(), ...});

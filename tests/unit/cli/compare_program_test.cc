@@ -174,7 +174,8 @@ TEST_F(CompareProgram, FlagsAloneMakeAGrid) {
 
 TEST_F(CompareProgram, FlagsAloneGoOnWithWhatIsUnfinished) {
   const std::string flags =
-      "--strategies sync,async --workers 2 --fabric sim --epochs 10 --batch 16 --model softmax --data blobs:classes=3,samples=900 --seeds 2 "
+      "--strategies sync,async --workers 2 --fabric sim --epochs 10 --batch 16 --model softmax --data blobs:classes=3,samples=900 --seeds "
+      "2 "
       "--jobs 1";
   const pid_t child = start(flags);
   ASSERT_TRUE(wait_for_file("runs/compare-1/cells/sync/seed-1/result.json"));
