@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "starling/lab/comparison_table.h"
+
 namespace starling::cli {
 namespace {
 
@@ -54,7 +56,7 @@ void CompareConsole::run_ended(const lab::PlannedRun& planned, const lab::RunOut
   ++ended_;
   samples_left_ -= static_cast<double>(planned.samples);
   samples_done_ += static_cast<double>(planned.samples) - samples_of(planned, before);
-  line_.print(fmt::format("[{}/{}] {}: {}{}", ended_, all_, planned.name(), to_text(outcome), time_left()));
+  line_.print(fmt::format("[{}/{}] {}: {}{}", ended_, all_, lab::printable(planned.name()), to_text(outcome), time_left()));
   refresh();
 }
 
@@ -64,7 +66,7 @@ void CompareConsole::run_interrupted(const lab::PlannedRun& planned) {
 }
 
 void CompareConsole::noted(const lab::PlannedRun& planned, const std::string& message) {
-  line_.print(fmt::format("note on {}: {}", planned.name(), message));
+  line_.print(fmt::format("note on {}: {}", lab::printable(planned.name()), message));
 }
 
 // "; left 3 min 05 s", by the rate so far of all runs together.
@@ -83,7 +85,8 @@ std::string CompareConsole::time_left() const {
 std::string CompareConsole::status() const {
   std::vector<std::string> texts;
   for (const auto& [path, running] : running_) {
-    texts.push_back(fmt::format("{} (epoch {:.1f}/{})", running.planned->name(), running.epoch, running.planned->config.epochs));
+    texts.push_back(
+        fmt::format("{} (epoch {:.1f}/{})", lab::printable(running.planned->name()), running.epoch, running.planned->config.epochs));
   }
   return fmt::format("{}/{} runs{}; {}", ended_, all_, time_left(), fmt::join(texts, "; "));
 }

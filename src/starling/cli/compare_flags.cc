@@ -156,8 +156,13 @@ std::uint64_t parse_seed(const std::string& text) {
   if (error != std::errc() || end != text.data() + text.size()) {
     throw UserError(fmt::format("--seeds has '{}', but it is a number of seeds, as 3, or a list of them, as 1,2,3", text));
   }
+  if (value > lab::kLargestSeed) {
+    throw UserError(fmt::format("--seeds has '{}', but seeds are whole numbers from 0 to {}", text, lab::kLargestSeed));
+  }
   return value;
 }
+
+}  // namespace
 
 std::string shell_word(const std::string& text) {
   constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=,%+@-";
@@ -166,8 +171,6 @@ std::string shell_word(const std::string& text) {
   for (const char character : text) result += character == '\'' ? std::string("'\\''") : std::string(1, character);
   return result + '\'';
 }
-
-}  // namespace
 
 void add_compare_flags(CLI::App& command, CompareFlags& flags) {
   const CLI::Validator given([](const std::string& text) { return text.empty() ? std::string("it is empty") : std::string(); }, "");
@@ -190,7 +193,10 @@ void add_compare_flags(CLI::App& command, CompareFlags& flags) {
   command.add_flag("--fresh", flags.fresh, "Run cells anew whose configuration has changed since they were run");
   command.add_flag("--markdown", flags.markdown, "Print tables in Markdown");
   command.add_flag("--dry-run", flags.dry_run, "Only list the cells, with the keys by which they differ");
-  command.add_option("--out", flags.train.out, "The folder [runs/ and the file's name, or the next free runs/compare-1, -2, ...]")
+  command
+      .add_option("--out", flags.train.out,
+                  "The folder [runs/ and the file's name, or the next free runs/compare-1, -2, ..., unless one of\nthem is this comparison "
+                  "and unfinished]")
       ->check(given);
   command.footer(
       "Examples:\n"
@@ -246,7 +252,9 @@ std::string command_of(const CLI::App& command, bool with_folder) {
     } else if (option->get_expected_max() == 0) {
       text += fmt::format(" --{}", name);
     } else {
-      for (const std::string& value : option->results()) text += fmt::format(" --{} {}", name, shell_word(value));
+      for (const std::string& value : option->results()) {
+        text += fmt::format(" --{}{}{}", name, value.starts_with('-') ? '=' : ' ', shell_word(value));
+      }
     }
   }
   return fmt::format("starling compare{}{}", file, text);

@@ -37,6 +37,9 @@ void add_compare_flags(CLI::App& command, CompareFlags& flags);
 // Reads the file, if one was given. Throws UserError for what cannot be read.
 lab::GridSource to_source(const CompareFlags& flags);
 
+// As a shell must be given it to mean just this.
+std::string shell_word(const std::string& text);
+
 // The command without what does not change the result, such as where it is written: "starling compare table2.toml --epochs 1". The file
 // with its folder, or by its name alone.
 std::string command_of(const CLI::App& command, bool with_folder);

@@ -34,7 +34,7 @@ bool exists(const std::string& path) {
   return fs::exists(path, error);
 }
 
-// Nothing if there is no such file, or it cannot be read: then the run is not known to have ended.
+// Nothing if there is no such file, or it cannot be read.
 std::optional<std::string> text_of(const std::string& path) {
   if (!exists(path)) return std::nullopt;
   try {
@@ -66,16 +66,16 @@ void check_model(const run::RunConfig& config, const data::Dataset& dataset) {
   }
 }
 
-bool was_interrupted(const std::string& run_path) {
-  const std::optional<std::string> text = text_of(fmt::format("{}/result.json", run_path));
-  if (!text) return false;
-  const nlohmann::json json = nlohmann::json::parse(*text, nullptr, false);
-  return json.is_object() && json.value("ending", "") == "interrupted";
-}
-
-bool goes_in_lockstep(const run::RunConfig& config) {
-  const strategy::Description description = description_of(config);
-  return strategy::in_lockstep(description, config.settings(description));
+// The result of a run whose checkpoints are removed does not name one.
+void forget_checkpoint(const std::string& run_path) {
+  const std::string path = fmt::format("{}/result.json", run_path);
+  const std::optional<std::string> text = text_of(path);
+  if (!text) return;
+  nlohmann::ordered_json json = nlohmann::ordered_json::parse(*text, nullptr, false);
+  if (!json.is_object() || json.value("checkpoint", "").empty()) return;
+  json["checkpoint"] = "";
+  write_file_atomically(path, fmt::format("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)),
+                        "result of the run");
 }
 
 }  // namespace
@@ -106,16 +106,17 @@ GridData::GridData(const Grid& grid) {
   for (const Cell& cell : grid.cells) {
     const run::RunConfig& config = cell.config;
     const std::pair key{config.data, config.data_folder};
-    try {
-      if (!sets_.contains(key)) sets_.emplace(key, data::load_dataset(config.data, config.data_folder));
-      const data::Dataset& dataset = sets_.at(key);
-      const std::string alone = description_of(config).trains_parts ? name_of(cell) : "";  // Parts differ from cell to cell.
-      if (models.emplace(config.data, config.data_folder, config.model, alone).second) check_model(config, dataset);
-      if (partitions.emplace(config.data, config.data_folder, config.partition, config.workers).second) {
-        static_cast<void>(data::partition(dataset.train, config.partition, config.workers, config.seed()));
-      }
-    } catch (const UserError& error) {
-      throw UserError(fmt::format("{} (in the cell {})", error.what(), name_of(cell)));
+    if (!sets_.contains(key)) {
+      cell.locate("data.name", [&] { sets_.emplace(key, data::load_dataset(config.data, config.data_folder)); });
+    }
+    const data::Dataset& dataset = sets_.at(key);
+    const std::string alone = description_of(config).trains_parts ? name_of(cell) : "";  // Parts differ from cell to cell.
+    if (models.emplace(config.data, config.data_folder, config.model, alone).second) {
+      cell.locate("model.name", [&] { check_model(config, dataset); });
+    }
+    if (partitions.emplace(config.data, config.data_folder, config.partition, config.workers).second) {
+      cell.locate("data.partition",
+                  [&] { static_cast<void>(data::partition(dataset.train, config.partition, config.workers, config.seed())); });
     }
   }
 }
@@ -160,6 +161,18 @@ std::string describe(const Grid& grid, const std::vector<PlannedRun>& runs) {
   return text;
 }
 
+bool is_unfinished(const Grid& grid, const std::string& directory) {
+  if (text_of(fmt::format("{}/{}", directory, kGridFile)) != grid.toml) return false;
+  for (const Cell& cell : grid.cells) {
+    for (const std::uint64_t seed : grid.seeds) {
+      const std::optional<std::string> text = text_of(fmt::format("{}/{}/result.json", directory, cell.path(seed)));
+      const std::optional<RunOutcome> outcome = text ? read_outcome(*text) : std::nullopt;
+      if (!outcome || outcome->failed()) return true;
+    }
+  }
+  return false;
+}
+
 Comparison::Comparison(const Grid& grid, ComparisonOptions options)
     : grid_(grid), options_(std::move(options)), data_(grid), runs_(plan(grid, data_)), outcomes_(runs_.size()) {
   require_own_folder(options_.directory);
@@ -178,6 +191,35 @@ std::string Comparison::full_path(const PlannedRun& planned) const { return fmt:
 
 // What earlier calls have left. Everything is looked at before anything is removed.
 void Comparison::look_around() {
+  look_for_other_cells();
+  const std::vector<std::string> outdated = look_at_runs();
+  for (const std::string& path : outdated) {
+    std::error_code error;
+    fs::remove_all(path, error);
+    if (error) throw UserError(fmt::format("cannot remove the outdated run '{}': {}", path, error.message()));
+  }
+  for (const PlannedRun& planned : runs_) {
+    if (planned.ended) tidy_up(planned);
+  }
+}
+
+// Two files of the same name mean the same folder. Where not a single cell is the same, that was hardly meant.
+void Comparison::look_for_other_cells() {
+  std::set<std::string> own;
+  for (const Cell& cell : grid_.cells) own.insert(fs::path(cell.folder).filename().string());
+  std::size_t known = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fmt::format("{}/cells", options_.directory), error)) {
+    if (!entry.is_directory(error)) continue;
+    ++(own.contains(entry.path().filename().string()) ? known : cells_left_over_);
+  }
+  if (cells_left_over_ == 0 || known > 0 || options_.fresh) return;
+  throw UserError(fmt::format("'{}' holds another comparison: none of its {} cells is one of this; give --out, or --fresh to go on there",
+                              options_.directory, cells_left_over_));
+}
+
+// Returns the folders of runs that are to be begun anew: of another configuration, or with books that do not balance.
+std::vector<std::string> Comparison::look_at_runs() {
   std::vector<std::string> outdated;
   for (std::size_t i = 0; i < runs_.size(); ++i) {
     const std::string path = full_path(runs_[i]);
@@ -190,26 +232,30 @@ void Comparison::look_around() {
     if (difference) {
       outdated.push_back(path);
     } else if (const std::optional<std::string> text = text_of(fmt::format("{}/result.json", path))) {
-      outcomes_[i] = read_outcome(*text);
-      if (!outcomes_[i]) continue;
-      outcomes_[i]->path = runs_[i].path;
+      std::optional<RunOutcome> outcome = read_outcome(*text);
+      if (!outcome) continue;
+      if (outcome->failed()) {
+        outdated.push_back(path);
+        continue;
+      }
+      outcome->path = runs_[i].path;
+      outcomes_[i] = std::move(outcome);
       runs_[i].ended = true;
     }
   }
-  for (const std::string& path : outdated) {
-    std::error_code error;
-    fs::remove_all(path, error);
-    if (error) throw UserError(fmt::format("cannot remove the outdated run '{}': {}", path, error.message()));
-  }
-  for (const PlannedRun& planned : runs_) {
-    if (planned.ended) tidy_up(planned);
-  }
+  return outdated;
 }
 
 // What is left behind costs room, and nothing else.
 void Comparison::tidy_up(const PlannedRun& ended) const {
+  if (grid_.keep_checkpoints) return;
+  try {
+    forget_checkpoint(full_path(ended));
+  } catch (const UserError&) {
+    return;  // The disk may be full. The next call tries again.
+  }
   std::error_code error;
-  if (!grid_.keep_checkpoints) fs::remove_all(fmt::format("{}/checkpoints", full_path(ended)), error);
+  fs::remove_all(fmt::format("{}/checkpoints", full_path(ended)), error);
 }
 
 void Comparison::tell(const std::function<void(ComparisonObserver&)>& what) {
@@ -218,21 +264,18 @@ void Comparison::tell(const std::function<void(ComparisonObserver&)>& what) {
   what(*options_.observer);
 }
 
-// A checkpoint at which an uninterrupted run would have met too, so that going on gives the same times and bytes as well. Workers in
-// lockstep also write one where they are interrupted, which is passed over. Nothing if there is none that is good.
+// In the simulator one at which an uninterrupted run would have met too, so that going on gives the same times and bytes as well: workers
+// in lockstep also write one where they are interrupted, which is passed over. Nothing if there is none that is good.
 std::optional<run::Checkpoint> Comparison::checkpoint_of(const PlannedRun& planned) {
-  const std::string path = full_path(planned);
-  const run::CheckpointStore store(fmt::format("{}/checkpoints", path));
+  const run::CheckpointStore store(fmt::format("{}/checkpoints", full_path(planned)));
   try {
-    std::optional<std::string> name = store.latest();
-    if (!name) return std::nullopt;
-    if (was_interrupted(path) && planned.config.fabric.name == "sim" && goes_in_lockstep(planned.config)) {
-      const std::vector<std::string> names = store.names();
-      const auto found = std::find(names.begin(), names.end(), *name);
-      if (found == names.begin() || found == names.end()) return std::nullopt;
-      name = *(found - 1);
-    }
-    return store.read(*name);
+    if (store.names().empty()) return std::nullopt;
+    if (planned.config.fabric.name != "sim") return store.read("latest");
+    const std::optional<std::string> name = store.latest_planned();
+    if (!name) throw UserError("no checkpoint can be used");
+    run::Checkpoint checkpoint = store.read(*name);
+    store.go_back_to(*name);
+    return checkpoint;
   } catch (const UserError& error) {
     tell([&](ComparisonObserver& observer) { observer.noted(planned, fmt::format("it is begun anew: {}", error.what())); });
     return std::nullopt;
@@ -272,9 +315,11 @@ void Comparison::run_one(std::size_t index) {
     return;
   }
   outcome->path = planned.path;
-  outcomes_[index] = outcome;
   if (!outcome->failed()) tidy_up(planned);
-  tell([&](ComparisonObserver& observer) { observer.run_ended(planned, *outcome); });
+  const std::lock_guard lock(mutex_);
+  outcomes_[index] = outcome;
+  write_files_now_and_then();
+  if (options_.observer != nullptr) options_.observer->run_ended(planned, *outcome);
 }
 
 void Comparison::run_side_by_side(const std::vector<std::size_t>& order) {
@@ -307,10 +352,29 @@ ComparisonResult Comparison::run() {
   run_side_by_side(simulated);
   for (const std::size_t index : real) run_one(index);
   interrupted_ = std::any_of(outcomes_.begin(), outcomes_.end(), [](const auto& outcome) { return !outcome; });
-  const ComparisonResult found = result();
+  ComparisonResult found = result();
+  write_files(found);
+  return found;
+}
+
+void Comparison::write_files(const ComparisonResult& found) const {
   write_file_atomically(fmt::format("{}/comparison.json", options_.directory), to_json(found), "result of the comparison");
   write_file_atomically(fmt::format("{}/comparison.csv", options_.directory), to_csv(found), "table of the comparison");
-  return found;
+}
+
+// With the mutex held. A grid of many cells has large files, which must not take more than a small part of the time.
+void Comparison::write_files_now_and_then() {
+  constexpr double kSeconds = 3;
+  constexpr double kTimesAsLong = 20;
+  const double begin = clock_.seconds();
+  if (begin < next_write_) return;
+  try {
+    write_files(result());
+  } catch (const UserError&) {
+    // At the end they are written again, and whoever is concerned hears of it.
+  }
+  const double end = clock_.seconds();
+  next_write_ = end + std::max(kSeconds, kTimesAsLong * (end - begin));
 }
 
 ComparisonResult Comparison::result() const {

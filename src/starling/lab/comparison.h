@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "starling/base/file.h"
+#include "starling/base/stopwatch.h"
 #include "starling/data/dataset.h"
 #include "starling/lab/comparison_result.h"
 #include "starling/lab/grid.h"
@@ -82,18 +83,25 @@ std::vector<PlannedRun> plan(const Grid& grid, const GridData& data);
 // For people: every cell with the keys by which it differs from others, and about how many samples it uses.
 std::string describe(const Grid& grid, const std::vector<PlannedRun>& runs);
 
+// Whether there is a comparison of this very grid in a folder, and some of its runs have not ended, or failed.
+bool is_unfinished(const Grid& grid, const std::string& directory);
+
 // Not thread-safe, but for what its runs do on their own.
 class Comparison {
  public:
-  // Makes the folder or goes on in it. Throws UserError if another process works in it, something else is in it, or a run of another
-  // configuration (which it names) is in the place of one of the grid; then nothing is changed. The grid must outlive the comparison.
+  // Makes the folder or goes on in it. Throws UserError if another process works in it, something else is in it, which may be a comparison
+  // that has no cell in common with the grid, or a run of another configuration (which it names) is in the place of one of the grid; then
+  // nothing is changed. The grid must outlive the comparison.
   Comparison(const Grid& grid, ComparisonOptions options);
   ~Comparison();
 
   const std::vector<PlannedRun>& runs() const { return runs_; }
 
+  // Cells of earlier calls that are not in the grid. They stay where they are, and are in no table.
+  std::size_t cells_left_over() const { return cells_left_over_; }
+
   // Runs what has not ended, writes the files and returns what there is. A run that fails with an error is part of the result, and does not
-  // end the others. Throws UserError if the files cannot be written.
+  // end the others. Files are also written now and then, so that there is something to look at. Throws UserError if they cannot be written.
   ComparisonResult run();
 
   bool interrupted() const { return interrupted_; }
@@ -102,6 +110,10 @@ class Comparison {
   class Relay;
 
   void look_around();
+  void look_for_other_cells();
+  std::vector<std::string> look_at_runs();
+  void write_files(const ComparisonResult& found) const;
+  void write_files_now_and_then();
   void run_side_by_side(const std::vector<std::size_t>& order);
   void run_one(std::size_t index);
   std::optional<RunOutcome> train(const PlannedRun& planned);
@@ -117,9 +129,12 @@ class Comparison {
   GridData data_;
   std::vector<PlannedRun> runs_;
   std::unique_ptr<FileLock> lock_;
-  std::vector<std::optional<RunOutcome>> outcomes_;  // By run; each is written by the thread that has the run.
+  std::vector<std::optional<RunOutcome>> outcomes_;  // By run.
+  std::size_t cells_left_over_ = 0;
   bool interrupted_ = false;
-  std::mutex mutex_;  // Guards the observer.
+  Stopwatch clock_{};
+  double next_write_ = 0;  // When the files are written again, by the clock.
+  std::mutex mutex_;       // Guards the observer, and while runs go on outcomes and files.
 };
 
 }  // namespace starling::lab

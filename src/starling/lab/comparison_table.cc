@@ -27,7 +27,7 @@ std::string escaped(const std::string& text) {
   std::string result;
   for (const char character : text) {
     if (character == '|' || character == '\\') result += '\\';
-    result += character == '\n' || character == '\r' ? ' ' : character;
+    result += character;
   }
   return result;
 }
@@ -122,12 +122,25 @@ std::string field_text(const CellOutcome& cell, const std::string& value) {
   return others.empty() ? text : fmt::format("{} ({})", text, fmt::join(others, ", "));
 }
 
+std::string printable(const std::string& text) {
+  std::string result = text;
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(result[i]);
+    constexpr unsigned char kDelete = 0x7f;
+    if (byte < ' ' || byte == kDelete) result[i] = ' ';
+    // From U+0080 to U+009F, in UTF-8.
+    if (byte == 0xC2 && i + 1 < result.size() && static_cast<unsigned char>(result[i + 1]) < 0xA0) result.replace(i, 2, " ");
+  }
+  return result;
+}
+
 std::string format_rows(const std::vector<std::vector<std::string>>& rows, TableForm form) {
   const bool markdown = form == TableForm::markdown;
   std::vector<std::vector<std::string>> fields = rows;
   std::vector<std::size_t> widths(rows.at(0).size(), markdown ? 4 : 1);
   for (std::vector<std::string>& row : fields) {
     for (std::size_t i = 0; i < row.size(); ++i) {
+      row[i] = printable(row[i]);
       if (markdown) row[i] = escaped(row[i]);
       widths[i] = std::max(widths[i], width_of(row[i]));
     }
@@ -154,13 +167,39 @@ std::string format_rows(const std::vector<std::vector<std::string>>& rows, Table
   return text;
 }
 
-std::string to_tables(const ComparisonResult& result, TableForm form) {
+namespace {
+
+std::string tables_as_laid_out(const ComparisonResult& result, TableForm form) {
   std::string text;
   const bool always = result.columns.empty() || result.rows.empty();  // Then the table itself says what it shows.
   for (const std::string& value : result.values) {
     if (!text.empty()) text += '\n';
     if (!always) text += form == TableForm::markdown ? fmt::format("**{}**\n\n", title_of(value)) : fmt::format("{}\n", title_of(value));
     text += format_rows(rows_of(result, value), form);
+  }
+  return text;
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    widest = std::max(widest, width_of(text.substr(begin, end - begin)));
+    begin = end + 1;
+  }
+  return widest;
+}
+
+}  // namespace
+
+std::string to_tables(const ComparisonResult& result, TableForm form, std::size_t width) {
+  std::string text = tables_as_laid_out(result, form);
+  if (form != TableForm::plain) return text;
+  ComparisonResult narrower = result;
+  while (!narrower.columns.empty() && widest_line(text) > width) {
+    narrower.rows.push_back(narrower.columns.front());
+    narrower.columns.erase(narrower.columns.begin());
+    text = tables_as_laid_out(narrower, form);
   }
   return text;
 }

@@ -67,11 +67,16 @@ struct CompareTable {
 
 std::vector<std::string> read_names(TomlTable& table, std::string_view key) {
   std::optional<std::vector<std::string>> names = table.strings(key);
+  const std::string full = table.full_key(key);
   if (!names && table.contains(key)) {
-    table.locate(key, [&] { throw UserError(fmt::format("{} must be a list of names in quotes, with at least one", key)); });
+    table.locate(key, [&] { throw UserError(fmt::format("{} must be a list of names in quotes, with at least one", full)); });
   }
-  if (names) reject_twice(table, key, fmt::format("in {} the name", key), *names);
+  if (names) reject_twice(table, key, fmt::format("in {} the name", full), *names);
   return names.value_or(std::vector<std::string>{});
+}
+
+void check_seed(std::uint64_t seed) {
+  if (seed > kLargestSeed) throw UserError(fmt::format("a seed is {}, but seeds are whole numbers from 0 to {}", seed, kLargestSeed));
 }
 
 std::vector<std::uint64_t> count_from(std::uint64_t first, std::uint64_t count) {
@@ -81,6 +86,7 @@ std::vector<std::uint64_t> count_from(std::uint64_t first, std::uint64_t count) 
 }
 
 void check_seeds(const std::vector<std::uint64_t>& seeds) {
+  for (const std::uint64_t seed : seeds) check_seed(seed);
   if (seeds.empty()) throw UserError("there are no seeds; give their number, as in 3, or a list of them, as in [1, 2, 3]");
   if (seeds.size() > kMostRuns) throw UserError(fmt::format("there are {} seeds, but at most {} runs", seeds.size(), kMostRuns));
   if (std::set<std::uint64_t>(seeds.begin(), seeds.end()).size() != seeds.size()) throw UserError("a seed is there twice");
@@ -96,13 +102,10 @@ std::vector<std::uint64_t> read_seeds(TomlTable& table, std::uint64_t first) {
     });
     seeds = count_from(first, count);
   } else {
-    const std::vector<double> numbers = table.numbers("seeds").value();
-    for (const double seed : numbers) {
-      constexpr double kMost = 1e15;
+    const std::vector<std::int64_t> numbers = table.integers("seeds").value();
+    for (const std::int64_t seed : numbers) {
       table.locate("seeds", [&] {
-        if (!(seed >= 0 && seed <= kMost) || seed != static_cast<double>(static_cast<std::uint64_t>(seed))) {
-          throw UserError(fmt::format("a seed is {}, but seeds are whole numbers from 0 to {}", seed, kMost));
-        }
+        if (seed < 0) throw UserError(fmt::format("a seed is {}, but seeds are whole numbers from 0 to {}", seed, kLargestSeed));
       });
       seeds.push_back(static_cast<std::uint64_t>(seed));
     }
@@ -167,7 +170,29 @@ void lay_out(const TomlTable& file, Grid& grid) {
   }
 }
 
-// Mistakes in names that only the whole program knows: found here, where the line is known.
+// What is wrong with one value, whatever the others are: found here, where the line is known.
+void check_values_alone(const TomlTable& table, const run::RunConfig& config, const strategy::Registry& registry) {
+  const auto check = [&](const std::string& key, const std::function<void(run::RunConfig&)>& set) {
+    if (!table.contains(key)) return;
+    run::RunConfig alone;
+    set(alone);
+    table.locate(key, [&] {
+      try {
+        run::validate(alone, registry);
+      } catch (const UserError& error) {
+        throw UserError(fmt::format("{}: {}", key, error.what()));
+      }
+    });
+  };
+  check("train.epochs", [&](run::RunConfig& alone) { alone.epochs = config.epochs; });
+  check("strategy.workers", [&](run::RunConfig& alone) { alone.workers = config.workers; });
+  check("data.validation", [&](run::RunConfig& alone) { alone.validation = config.validation; });
+  check("data.name", [&](run::RunConfig& alone) { alone.data = config.data; });
+  check("data.folder", [&](run::RunConfig& alone) { alone.data_folder = config.data_folder; });
+  check("model.name", [&](run::RunConfig& alone) { alone.model = config.model; });
+}
+
+// Mistakes in names that only the whole program knows.
 void check_names(TomlTable& table, const run::RunConfig& config, const strategy::Registry& registry) {
   table.locate("strategy.name", [&] { static_cast<void>(registry.find(config.strategy_name())); });
   table.locate("fabric.name", [&] { static_cast<void>(run::make_fabric({.name = config.fabric.name, .sim = {}})); });
@@ -182,12 +207,13 @@ void check_names(TomlTable& table, const run::RunConfig& config, const strategy:
   table.locate("data.partition", [&] { known(config.partition, data::partition_names(), "partition"); });
 }
 
-run::RunConfig config_of(TomlTable table, const strategy::Registry& registry) {
+run::RunConfig config_of(TomlTable& table, const strategy::Registry& registry) {
   for (const char* own : {"compare", "grid"}) static_cast<void>(table.table(own));
   static_cast<void>(table.tables("axis"));
   run::RunConfig config = run::read_run_config(table);
   config.out.clear();
   check_names(table, config, registry);
+  check_values_alone(table, config, registry);
   // Cells run beside each other, one on each core. It changes no result.
   config.fabric.sim.pool_threads = 1;
   run::validate(config, registry);
@@ -224,7 +250,11 @@ class CellMaker {
     TomlTable layers = axes_[0].choices[chosen[0]].layer.copy();
     for (std::size_t i = 1; i < axes_.size(); ++i) layers = layers.merged(axes_[i].choices[chosen[i]].layer);
     try {
-      cell.config = config_of(put_together(layers), registry_);
+      TomlTable table = put_together(layers);
+      cell.config = config_of(table, registry_);
+      for (const char* key : {"model.name", "data.name", "data.folder", "data.partition"}) {
+        if (table.contains(key)) cell.places[key] = table.place(key);
+      }
     } catch (const UserError& error) {
       throw UserError(fmt::format("{} (in the cell {})", error.what(), name_of(cell)));
     }
@@ -260,7 +290,9 @@ class CellMaker {
     constexpr std::size_t kLongest = 100;
     constexpr std::size_t kDigits = 8;
     std::string name = fmt::format("{}", fmt::join(labels, "_"));
-    bool exact = name.size() <= kLongest && name[0] != '.' && name[0] != '-';
+    // Neither hidden, nor an option for those who name it on a command line.
+    const std::string_view prefix = name[0] == '.' || name[0] == '-' ? "_" : "";
+    bool exact = name.size() <= kLongest && prefix.empty();
     for (const std::string& label : labels) exact = exact && label.find('_') == std::string::npos;
     for (char& character : name) {
       if (std::isalnum(static_cast<unsigned char>(character)) != 0 || character == '.' || character == '-' || character == '_') continue;
@@ -269,7 +301,7 @@ class CellMaker {
     }
     if (exact) return fmt::format("cells/{}", name);
     const std::string text = fmt::format("{}", fmt::join(labels, std::string_view("\0", 1)));
-    return fmt::format("cells/{}-{}", name.substr(0, kLongest), sha256_hex(std::as_bytes(std::span(text))).substr(0, kDigits));
+    return fmt::format("cells/{}{}-{}", prefix, name.substr(0, kLongest), sha256_hex(std::as_bytes(std::span(text))).substr(0, kDigits));
   }
 
   const TomlTable& base_;
@@ -343,6 +375,15 @@ void set_flags(const GridSource& source, std::uint64_t first_seed, Grid& grid) {
   if (grid.values.empty()) grid.values = {"test_accuracy"};
 }
 
+// A table whose name is misspelt is the likelier mistake, so that is looked for first.
+[[noreturn]] void reject_empty_grid(const TomlTable& file, const GridSource& source) {
+  TomlTable table = file.copy();
+  static_cast<void>(config_of(table, strategy::Registry::built_in()));
+  throw UserError(
+      fmt::format("{}there is nothing to compare: give a table [grid] with lists, or [[axis]] with choices; or flags, as --workers 2,5",
+                  source.origin.empty() ? "" : fmt::format("{}: ", source.origin)));
+}
+
 }  // namespace
 
 const std::vector<std::string>& value_names() {
@@ -359,18 +400,33 @@ run::RunConfig Cell::config_with(std::uint64_t seed) const {
 
 std::string Cell::path(std::uint64_t seed) const { return fmt::format("{}/seed-{}", folder, seed); }
 
+void Cell::locate(const std::string& key, const std::function<void()>& check) const {
+  try {
+    check();
+  } catch (const UserError& error) {
+    const auto found = places.find(key);
+    const std::string where = found == places.end() ? "" : fmt::format("{}: {}: ", found->second, key);
+    throw UserError(fmt::format("{}{} (in the cell {})", where, error.what(), name_of(*this)));
+  }
+}
+
 std::string name_of(const Cell& cell) { return fmt::format("{}", fmt::join(cell.labels, ", ")); }
 
 Grid read_grid(const GridSource& source) {
   TomlTable file = TomlTable::parse(source.text, source.origin.empty() ? "flags" : source.origin);
   const std::vector<LayeredAxis> axes = read_axes(file, source);
+  if (axes.empty()) reject_empty_grid(file, source);
   const TomlTable base = add_flags(file.copy(), source, axes);
   TomlTable top = base.copy();
   std::uint64_t first_seed = 1;
   std::string out;
-  if (auto table = top.table("fabric")) run::read(*table, "seed", first_seed);
-  if (auto table = top.table("run")) {
+  for (const char* name : {"fabric", "run"}) {
+    std::optional<TomlTable> table = top.table(name);
+    if (!table) continue;
     run::read(*table, "seed", first_seed);
+    table->locate("seed", [&] { check_seed(first_seed); });
+  }
+  if (auto table = top.table("run")) {
     run::read(*table, "out", out);
   }
   CompareTable compare = read_compare_table(file, first_seed);

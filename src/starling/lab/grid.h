@@ -7,10 +7,12 @@
 //   for (const Cell& cell : grid.cells) cell.config;
 //
 // The configuration of a cell is made of layers, of which later ones win: the base, which is all that stands in the file as for training;
-// then the flags; then [compare.options.NAME], where NAME is the cell's strategy; then the choices, axis after axis.
+// then the flags; then [compare.options.NAME], where NAME is the cell's strategy; then the choices. No two axes set the same key.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -29,7 +31,7 @@ struct GridSource {
   std::string text{};    // Of the file; may be empty.
   std::string origin{};  // Its name, for messages.
   std::vector<Flag> base{};
-  std::vector<Flag> axes{};                           // In the place of axes of the file with the same name, otherwise after them.
+  std::vector<Flag> axes{};                           // In the place of axes of the file that set the same key alone, otherwise after them.
   std::vector<std::string> settings{};                // "easgd.rho=0.9", for cells of that strategy.
   std::optional<std::vector<std::uint64_t>> seeds{};  // In the place of the file's; likewise below.
   std::optional<std::uint64_t> seed_count{};
@@ -46,10 +48,15 @@ struct Cell {
   std::vector<std::string> labels{};  // One per axis.
   std::string folder{};               // Below the comparison's: "cells/sync_2_dataset". Depends on the labels alone.
   run::RunConfig config{};            // But for the seed.
+  // Where the values stand that only data and model can tell to be wrong: ("model.name", "table.toml:12"). Those that are given.
+  std::map<std::string, std::string> places{};
 
   // Of one run of the cell.
   run::RunConfig config_with(std::uint64_t seed) const;
   std::string path(std::uint64_t seed) const;  // "cells/sync_2_dataset/seed-1".
+
+  // Runs `check`, and puts the place and the key in front of a UserError it throws, if the key is one of these, and the labels behind it.
+  void locate(const std::string& key, const std::function<void()>& check) const;
 };
 
 struct Grid {
@@ -64,6 +71,9 @@ struct Grid {
   std::string out{};          // Where the base says to write; may be empty.
   std::string toml{};         // A file that gives the same grid: the one it was read from, where there were no flags.
 };
+
+// Seeds, wherever they are given, are whole numbers from 0 to this: files hold no larger ones.
+inline constexpr std::uint64_t kLargestSeed = 9'000'000'000'000'000'000;
 
 // The numbers of a run that a table may show. All are in result.json.
 const std::vector<std::string>& value_names();

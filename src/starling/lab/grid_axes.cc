@@ -38,7 +38,12 @@ void reject_reserved_keys(const TomlTable& layer) {
 }
 
 LayeredAxis axis_of_key(const TomlTable& grid, const TomlTable::Leaf& leaf) {
-  LayeredAxis axis{.name = axis_name(leaf.key), .choices = grid.choices(leaf.key), .line = leaf.line, .column = leaf.column};
+  if (!grid.contains(leaf.key)) {
+    throw UserError(
+        fmt::format("{}: in '{}' dots are in quotes, but they separate tables: write the key without quotes", leaf.place, leaf.key));
+  }
+  LayeredAxis axis{
+      .name = axis_name(leaf.key), .choices = grid.choices(leaf.key), .place = leaf.place, .line = leaf.line, .column = leaf.column};
   reject_twice(grid, leaf.key, fmt::format("in {} the value", leaf.key), axis.labels());
   for (const TomlTable::Choice& choice : axis.choices) reject_reserved_keys(choice.layer);
   return axis;
@@ -66,6 +71,7 @@ LayeredAxis read_axis_table(TomlTable& table) {
   LayeredAxis axis{.line = table.line()};
   table.require("name");
   axis.name = *table.string("name");
+  axis.place = table.place("name");
   table.locate("name", [&] {
     if (axis.name.empty()) throw UserError("the name of an axis is empty");
   });
@@ -90,6 +96,59 @@ LayeredAxis read_axis_table(TomlTable& table) {
   return axis;
 }
 
+// Where an axis sets a key, or a table that the key is in.
+std::optional<TomlTable::Leaf> setting_of(const LayeredAxis& axis, const std::string& key) {
+  for (const TomlTable::Choice& choice : axis.choices) {
+    for (TomlTable::Leaf& leaf : choice.layer.leaves()) {
+      if (leaf.key == key || key.starts_with(fmt::format("{}.", leaf.key))) return std::move(leaf);
+    }
+  }
+  return std::nullopt;
+}
+
+// The later one would win, and rows be labelled with values that no cell has.
+void reject_same_keys(const LayeredAxis& one, const LayeredAxis& other) {
+  for (const auto& [first, second] : {std::pair(&one, &other), std::pair(&other, &one)}) {
+    for (const TomlTable::Choice& choice : first->choices) {
+      for (const TomlTable::Leaf& leaf : choice.layer.leaves()) {
+        const std::optional<TomlTable::Leaf> found = setting_of(*second, leaf.key);
+        if (!found) continue;
+        throw UserError(fmt::format("{}: the axis '{}' sets {}, but so does the axis '{}' ({}): a key belongs to one axis", leaf.place,
+                                    first->name, leaf.key, second->name, found->place));
+      }
+    }
+  }
+}
+
+bool sets_only(const LayeredAxis& axis, const std::string& key) {
+  return std::all_of(axis.choices.begin(), axis.choices.end(), [&](const TomlTable::Choice& choice) {
+    const std::vector<TomlTable::Leaf> leaves = choice.layer.leaves();
+    return std::all_of(leaves.begin(), leaves.end(), [&](const TomlTable::Leaf& leaf) { return leaf.key == key; });
+  });
+}
+
+// In the place of an axis of the file that does nothing but set the same key, and with its name, by which the file may know it; otherwise
+// after all others.
+void add_flag(const GridSource::Flag& flag, std::vector<LayeredAxis>& axes) {
+  const TomlTable table = TomlTable::parse(flag.toml, flag.name);
+  const std::vector<TomlTable::Leaf> leaves = table.leaves();
+  if (leaves.size() != 1) {
+    throw UserError(fmt::format("{} is '{}', but it gives values to one key, as in optimizer.lr = [0.01, 0.1]", flag.name, flag.toml));
+  }
+  LayeredAxis axis = axis_of_key(table, leaves[0]);
+  axis.from_flag = true;
+  const auto same = [&](const LayeredAxis& other) {
+    return !other.from_flag && sets_only(other, leaves[0].key) && setting_of(other, leaves[0].key);
+  };
+  const auto found = std::find_if(axes.begin(), axes.end(), same);
+  if (found == axes.end()) {
+    axes.push_back(std::move(axis));
+  } else {
+    axis.name = found->name;
+    *found = std::move(axis);
+  }
+}
+
 }  // namespace
 
 void reject_twice(const TomlTable& table, std::string_view key, const std::string& what, const std::vector<std::string>& texts) {
@@ -104,29 +163,18 @@ std::vector<LayeredAxis> read_axes(TomlTable& file, const GridSource& source) {
   std::vector<LayeredAxis> axes = read_grid_table(file);
   for (TomlTable& table : file.tables("axis")) {
     LayeredAxis axis = read_axis_table(table);
-    const auto same = [&](const LayeredAxis& other) { return other.name == axis.name; };
-    table.locate("name", [&] {
-      if (std::any_of(axes.begin(), axes.end(), same)) throw UserError(fmt::format("there are two axes '{}'", axis.name));
-    });
     axes.push_back(std::move(axis));
   }
   std::stable_sort(axes.begin(), axes.end(),
                    [](const LayeredAxis& a, const LayeredAxis& b) { return std::tie(a.line, a.column) < std::tie(b.line, b.column); });
-  for (const GridSource::Flag& flag : source.axes) {
-    const TomlTable table = TomlTable::parse(flag.toml, flag.name);
-    LayeredAxis axis = axis_of_key(table, table.leaves().at(0));
-    const auto same = [&](const LayeredAxis& other) { return other.name == axis.name; };
-    const auto found = std::find_if(axes.begin(), axes.end(), same);
-    if (found == axes.end()) {
-      axes.push_back(std::move(axis));
-    } else {
-      *found = std::move(axis);
+  for (const GridSource::Flag& flag : source.axes) add_flag(flag, axes);
+  for (std::size_t later = 0; later < axes.size(); ++later) {
+    for (std::size_t i = 0; i < later; ++i) {
+      reject_same_keys(axes[later], axes[i]);
+      if (axes[i].name != axes[later].name) continue;
+      throw UserError(
+          fmt::format("{}: there are two axes '{}'; the other is made by {}", axes[later].place, axes[later].name, axes[i].place));
     }
-  }
-  if (axes.empty()) {
-    throw UserError(
-        fmt::format("{}there is nothing to compare: give a table [grid] with lists, or [[axis]] with choices; or flags, as --workers 2,5",
-                    source.origin.empty() ? "" : fmt::format("{}: ", source.origin)));
   }
   return axes;
 }

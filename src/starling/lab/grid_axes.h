@@ -17,6 +17,8 @@ namespace starling::lab {
 struct LayeredAxis {
   std::string name{};
   std::vector<run::TomlTable::Choice> choices{};
+  std::string place{};  // For messages: "table.toml:12" or "--workers".
+  bool from_flag = false;
   std::size_t line = 0;
   std::size_t column = 0;
 
@@ -27,8 +29,8 @@ struct LayeredAxis {
   }
 };
 
-// Reads [grid] and [[axis]] of a file in their order, then the axes of flags. Throws UserError if there are none, or something is wrong
-// with an axis as such; whether its keys are those of a configuration is seen when a cell is made.
+// Reads [grid] and [[axis]] of a file in their order, then the axes of flags; perhaps there are none. Throws UserError if something is
+// wrong with an axis as such, or two of them set the same key; whether keys are those of a configuration is seen when a cell is made.
 std::vector<LayeredAxis> read_axes(run::TomlTable& file, const GridSource& source);
 
 // Throws UserError, with the place of the key, if a text is there twice.

@@ -262,6 +262,7 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
       {"model", contents.model},
       {"data", contents.data},
       {"config", contents.config},
+      {"interrupted", contents.interrupted},
       {"bytes", {{kWeights, header.size() + contents.weights.size_bytes()}, {kVectors, vectors_header.size() + vectors_values.size()}}}};
   std::error_code error;
   fs::remove_all(temporary, error);
@@ -276,13 +277,41 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
   rename_durably(temporary, folder_ + "/" + name, kWhat);
 }
 
-// Keeps this one and the one before. Later ones belong to a course that was given up by going on from an older one.
+// Keeps this one, the one before, and the newest that does not come from an interruption. Later ones belong to a course that was given up
+// by going on from an older one.
 void CheckpointStore::remove_others(std::uint64_t step) const {
   const std::vector<std::string> all = names();
   const auto here = std::find(all.begin(), all.end(), name_of(step));
+  auto planned = here;
+  while (planned != all.end() && planned != all.begin() && !is_planned(*planned)) --planned;
   for (auto name = all.begin(); name != all.end(); ++name) {
     std::error_code error;
-    if (name != here && name + 1 != here) fs::remove_all(folder_ + "/" + *name, error);
+    if (name != here && name + 1 != here && name != planned) fs::remove_all(folder_ + "/" + *name, error);
+  }
+}
+
+// One that was damaged, or is half removed, is no use to anybody.
+bool CheckpointStore::is_planned(const std::string& name) const {
+  std::error_code error;
+  const std::string path = fmt::format("{}/{}/{}", folder_, name, kState);
+  if (!fs::exists(path, error)) return false;
+  const Json json = Json::parse(read_file(path, kWhat), nullptr, false);
+  return json.is_object() && json.value("interrupted", Json(false)) != Json(true);
+}
+
+std::optional<std::string> CheckpointStore::latest_planned() const {
+  const std::vector<std::string> all = names();
+  const auto found = std::find_if(all.rbegin(), all.rend(), [&](const std::string& name) { return is_planned(name); });
+  return found == all.rend() ? std::nullopt : std::optional(*found);
+}
+
+void CheckpointStore::go_back_to(const std::string& name) const {
+  make_latest(name);
+  const std::vector<std::string> all = names();
+  const auto here = std::find(all.begin(), all.end(), name);
+  for (auto later = here; later != all.end(); ++later) {
+    std::error_code error;
+    if (later != here) fs::remove_all(fmt::format("{}/{}", folder_, *later), error);
   }
 }
 

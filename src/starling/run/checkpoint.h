@@ -4,7 +4,8 @@
 //
 // A checkpoint is a folder, step-00001234, with weights.safetensors, state.safetensors, state.json, and SHA256SUMS over the three, as
 // sha256sum -c reads it. It is made under another name, synchronised with the disk, and renamed; after that the file `latest` is replaced,
-// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept.
+// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept, and the
+// newest that does not come from an interruption.
 //
 //   CheckpointStore store("runs/a/checkpoints");
 //   store.write({.state = state, .weights = replica.weights(), ...});
@@ -75,6 +76,8 @@ struct CheckpointContents {
   const params::Layout& layout;
   std::span<const float> weights;  // Of the result so far.
   std::vector<Vector> vectors{};   // Everything else: replicas that differ from it, optimisers, residuals.
+  // It is there only because the run was interrupted: one that was not would have gone on without it, and without the meeting for it.
+  bool interrupted = false;
 };
 
 // What was read. All parts are consistent with their checksums.
@@ -103,6 +106,12 @@ class CheckpointStore {
   // The name in `latest`; nothing if no checkpoint was ever written.
   std::optional<std::string> latest() const;
 
+  // The newest that the run would have written if it had never been interrupted. Nothing if there is none.
+  std::optional<std::string> latest_planned() const;
+
+  // Removes all that are newer than this one, which becomes the latest: they belong to a course that is given up.
+  void go_back_to(const std::string& name) const;
+
   // All that are complete by name, from the oldest to the newest.
   std::vector<std::string> names() const;
 
@@ -113,6 +122,7 @@ class CheckpointStore {
  private:
   void write_folder(const CheckpointContents& contents, const std::string& name) const;
   void remove_others(std::uint64_t step) const;
+  bool is_planned(const std::string& name) const;
   std::string advice(const std::string& except) const;
 
   std::string folder_;

@@ -64,8 +64,8 @@ requires(std::is_integral_v<Integer> && !std::is_same_v<Integer, bool>) void rea
   if (!value) return;
   table.locate(key, [&] {
     if (!std::in_range<Integer>(*value)) {
-      throw UserError(fmt::format("{} is {}, but it must be between {} and {}", key, *value, std::numeric_limits<Integer>::min(),
-                                  std::numeric_limits<Integer>::max()));
+      throw UserError(fmt::format("{} is {}, but it must be between {} and {}", table.full_key(key), *value,
+                                  std::numeric_limits<Integer>::min(), std::numeric_limits<Integer>::max()));
     }
     target = static_cast<Integer>(*value);
   });

@@ -74,13 +74,23 @@ std::vector<std::string> sorted_keys(const toml::value& table) {
 
 std::string joined(const std::string& prefix, const std::string& key) { return prefix.empty() ? key : fmt::format("{}.{}", prefix, key); }
 
-void collect_leaves(const toml::value& table, const std::string& prefix, std::vector<TomlTable::Leaf>& leaves) {
+// Layers may come from several files. A flag has no lines.
+std::string place_of(const toml::value& at, const std::string& origin) {
+  const toml::source_location location = at.location();
+  const std::string& file = location.file_name() == "unknown file" ? origin : location.file_name();
+  return file.starts_with("--") ? file : fmt::format("{}:{}", file, location.line());
+}
+
+void collect_leaves(const toml::value& table, const std::string& prefix, const std::string& origin, std::vector<TomlTable::Leaf>& leaves) {
   for (const std::string& key : sorted_keys(table)) {
     const toml::value& value = table.as_table().at(key);
     if (value.is_table() && !value.as_table().empty()) {
-      collect_leaves(value, joined(prefix, key), leaves);
+      collect_leaves(value, joined(prefix, key), origin, leaves);
     } else {
-      leaves.push_back({.key = joined(prefix, key), .line = value.location().line(), .column = value.location().column()});
+      leaves.push_back({.key = joined(prefix, key),
+                        .place = place_of(value, origin),
+                        .line = value.location().line(),
+                        .column = value.location().column()});
     }
   }
 }
@@ -163,12 +173,7 @@ struct TomlTable::State {
 
   std::string full(std::string_view key) const { return name.empty() ? std::string(key) : fmt::format("{}.{}", name, key); }
 
-  // Layers may come from several files. A flag has no lines.
-  std::string place(const toml::value& at) const {
-    const toml::source_location location = at.location();
-    const std::string& file = location.file_name() == "unknown file" ? origin : location.file_name();
-    return file.starts_with("--") ? file : fmt::format("{}:{}", file, location.line());
-  }
+  std::string place(const toml::value& at) const { return place_of(at, origin); }
 
   std::unique_ptr<State> with(toml::value other) const {
     auto result = std::make_unique<State>();
@@ -181,7 +186,9 @@ struct TomlTable::State {
   [[noreturn]] void wrong_type(std::string_view key, const toml::value& at, std::string_view expected) const {
     std::ostringstream actual;
     actual << at.type();
-    throw UserError(fmt::format("{}: {} is a {}, but it must be {}", place(at), full(key), actual.str(), expected));
+    const std::string type = at.is_floating() ? "float" : actual.str();
+    const bool vowel = std::string_view("aeiou").find(type[0]) != std::string_view::npos;
+    throw UserError(fmt::format("{}: {} is {} {}, but it must be {}", place(at), full(key), vowel ? "an" : "a", type, expected));
   }
 };
 
@@ -259,6 +266,18 @@ std::vector<std::pair<std::string, std::string>> TomlTable::flattened() const {
   return result;
 }
 
+std::optional<std::vector<std::int64_t>> TomlTable::integers(std::string_view key) {
+  const toml::value* value = state_->find(key);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_array()) state_->wrong_type(key, *value, "a list of whole numbers, as in [1, 2]");
+  std::vector<std::int64_t> result;
+  for (const toml::value& element : value->as_array()) {
+    if (!element.is_integer()) state_->wrong_type(key, element, "a list of whole numbers, as in [1, 2]");
+    result.push_back(element.as_integer());
+  }
+  return result;
+}
+
 std::optional<std::vector<double>> TomlTable::numbers(std::string_view key) {
   const toml::value* value = state_->find(key);
   if (value == nullptr) return std::nullopt;
@@ -328,13 +347,20 @@ bool TomlTable::is_list(std::string_view key) const {
 
 std::vector<TomlTable::Leaf> TomlTable::leaves() const {
   std::vector<Leaf> result;
-  collect_leaves(state_->value, "", result);
+  collect_leaves(state_->value, "", state_->origin, result);
   std::stable_sort(result.begin(), result.end(),
                    [](const Leaf& a, const Leaf& b) { return std::tie(a.line, a.column) < std::tie(b.line, b.column); });
   return result;
 }
 
 std::size_t TomlTable::line() const { return state_->value.location().line(); }
+
+std::string TomlTable::place(std::string_view key) const {
+  const toml::value* found = find_path(state_->value, key);
+  return found == nullptr ? "" : state_->place(*found);
+}
+
+std::string TomlTable::full_key(std::string_view key) const { return state_->full(key); }
 
 std::vector<TomlTable::Choice> TomlTable::choices(std::string_view key) const {
   const toml::value* list = find_path(state_->value, key);

@@ -40,6 +40,8 @@ class TomlTable {
   // Every value below this table as text, by its full key, in the order of the alphabet: ("optimizer.lr", "0.02"), ("delay[0].time",
   // "30ms").
   std::vector<std::pair<std::string, std::string>> flattened() const;
+  // A list of whole numbers.
+  std::optional<std::vector<std::int64_t>> integers(std::string_view key);
   // A list of numbers. Whole and broken ones may stand side by side.
   std::optional<std::vector<double>> numbers(std::string_view key);
   // A string, or a list of them; nothing for anything else, which may then be read in another way.
@@ -55,12 +57,17 @@ class TomlTable {
   // A value that is no table, with where it begins.
   struct Leaf {
     std::string key{};
+    std::string place{};  // As place() gives it.
     std::size_t line = 0;
     std::size_t column = 0;
   };
   // In the order of the file.
   std::vector<Leaf> leaves() const;
   std::size_t line() const;
+  // Where the value of a key stands: "table.toml:12", or "--lr" of a flag. Empty if the key is absent.
+  std::string place(std::string_view key) const;
+  // "compare.seeds" of "seeds" in [compare]: how messages call it.
+  std::string full_key(std::string_view key) const;
 
   // One element of a list: how it reads, and a table that has nothing but the element under the list's key.
   struct Choice;

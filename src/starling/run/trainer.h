@@ -159,7 +159,7 @@ class Trainer {
   void conclude(fabric::Endpoint& endpoint);
   void end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation);
   void gather_state();
-  void write_checkpoint(Time now);
+  void write_checkpoint(Time now, bool planned = true);
 
   void diverge(std::uint64_t step, const std::string& what);
   void judge(const fabric::RunReport& report);

@@ -165,8 +165,9 @@ void Trainer::conclude(Endpoint& endpoint) {
   gather_state();
   state_.clock = endpoint.now();
   // A meeting in the middle of an epoch is there for the checkpoint.
-  writes_now_ = over_ || !epoch_ends_now_ || checkpoint_is_due(*recorded_epoch_);
-  if (writes_now_) write_checkpoint(endpoint.now());
+  const bool due = epoch_ends_now_ && checkpoint_is_due(*recorded_epoch_);
+  writes_now_ = over_ || !epoch_ends_now_ || due;
+  if (writes_now_) write_checkpoint(endpoint.now(), due || result_.ending != Ending::interrupted);
   ++activity_;
   gate_.open();
   open_stream();

@@ -105,7 +105,8 @@ void Trainer::gather_state() {
   if (has_saved_) state_.ledger = ledger_->save();
 }
 
-void Trainer::write_checkpoint(Time now) {
+// Planned is what a run writes that is never interrupted.
+void Trainer::write_checkpoint(Time now, bool planned) {
   if (!store_ || given_up_ || checkpointed_step_ == state_.steps) return;
   metrics_->sync();
   state_.metrics_bytes = metrics_->size();
@@ -115,7 +116,8 @@ void Trainer::write_checkpoint(Time now) {
                               .model = workers_[0]->viewer.describe(),
                               .data = data_text_,
                               .layout = workers_[0]->viewer.layout(),
-                              .weights = model_};
+                              .weights = model_,
+                              .interrupted = !planned};
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     if (rank < workers_.size()) {
       const std::span<const float> weights = workers_[rank]->replica.weights();

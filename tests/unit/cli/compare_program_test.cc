@@ -172,6 +172,56 @@ TEST_F(CompareProgram, FlagsAloneMakeAGrid) {
   EXPECT_EQ(nlohmann::json::parse(contents_of(path("runs/compare-2/comparison.json"))), json);
 }
 
+TEST_F(CompareProgram, FlagsAloneGoOnWithWhatIsUnfinished) {
+  const std::string flags =
+      "--strategies sync,async --workers 2 --fabric sim --epochs 10 --batch 16 --model softmax --data blobs:classes=3,samples=900 --seeds "
+      "2 "
+      "--jobs 1";
+  const pid_t child = start(flags);
+  ASSERT_TRUE(wait_for_file("runs/compare-1/cells/sync/seed-1/result.json"));
+  ::kill(child, SIGINT);
+  const Ran interrupted = wait_for(child);
+  ASSERT_EQ(interrupted.code, 130) << interrupted.errors;
+  EXPECT_EQ(run("--workers 2,3 --fabric sim --epochs 1 --model softmax --data blobs:classes=3,samples=90").code, 0);  // Another one.
+  EXPECT_TRUE(fs::exists(path("runs/compare-2")));
+  const Ran again = run(flags);
+  EXPECT_EQ(again.code, 0) << again.errors;
+  EXPECT_EQ(again.errors.rfind("going on in runs/compare-1\n", 0), 0U) << again.errors;
+  EXPECT_FALSE(fs::exists(path("runs/compare-3")));
+  // What is complete is not touched any more.
+  const Ran anew = run(flags);
+  EXPECT_EQ(anew.code, 0) << anew.errors;
+  EXPECT_TRUE(contents_of(path("runs/compare-3/comparison.json")) == contents_of(path("runs/compare-1/comparison.json")));
+}
+
+TEST_F(CompareProgram, OneWorkerEverywhereIsWorthANote) {
+  const std::string flags = " --fabric sim --epochs 1 --model softmax --data blobs:classes=3,samples=90";
+  const Ran ran = run("--strategies sync,async" + flags);
+  EXPECT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_NE(ran.errors.find("note: every cell has one worker, with which async, sync have nobody"), std::string::npos) << ran.errors;
+  EXPECT_EQ(run("--strategies sync,async --workers 1,2" + flags).errors.find("every cell has one worker"), std::string::npos);
+  EXPECT_EQ(run("--grid optimizer.lr=0.1,0.2" + flags).errors.find("every cell has one worker"), std::string::npos);
+}
+
+TEST_F(CompareProgram, WideTablesGetMoreRows) {
+  const Ran ran =
+      run("--strategies sync,async --workers 2 --fabric sim --epochs 1 --model softmax --data blobs:classes=3,samples=90 "
+          "--grid optimizer.lr=0.10001,0.20001,0.30001,0.40001,0.50001 --grid train.batch=8,9,10,11");
+  ASSERT_EQ(ran.code, 0) << ran.errors;
+  EXPECT_NE(ran.output.find("strategy / lr \\ batch"), std::string::npos) << ran.output;
+}
+
+TEST_F(CompareProgram, TwoFilesOfOneNameDoNotShareAFolder) {
+  ASSERT_EQ(run("grid.toml").code, 0);
+  write("grid.toml", "[model]\nname = \"softmax\"\n[data]\nname = \"blobs\"\n[fabric]\nname = \"sim\"\n[grid]\ntrain.batch = [8]\n");
+  const Ran refused = run("grid.toml");
+  EXPECT_EQ(refused.code, 2) << refused.errors;
+  EXPECT_NE(refused.errors.find("'runs/grid' holds another comparison"), std::string::npos) << refused.errors;
+  const Ran fresh = run("grid.toml --fresh --epochs 1");
+  EXPECT_EQ(fresh.code, 0) << fresh.errors;
+  EXPECT_NE(fresh.errors.find("note: 2 cells in runs/grid/cells are not of this comparison"), std::string::npos) << fresh.errors;
+}
+
 TEST_F(CompareProgram, ADryRunListsCellsAndWritesNothing) {
   const Ran ran = run("grid.toml --epochs 5 --dry-run");
   EXPECT_EQ(ran.code, 0) << ran.errors;
@@ -196,6 +246,13 @@ TEST_F(CompareProgram, MistakesAreFoundBeforeAnythingRuns) {
   expect_mistake("--workers 2,3 --set easgd.rho=1", "these are options of strategy 'easgd', but no cell has it");
   expect_mistake("--workers 2,3 --set rho", "--set is 'rho'");
   expect_mistake("--workers 2,3 --strategy easgd --set easgd.roh=1 --data blobs", "--set: ");
+  expect_mistake("--grid '#=3'", "--grid is '# = [3]', but it gives values to one key");
+  expect_mistake("--workers 2,3 --seeds 18446744073709551615,3", "--seeds has '18446744073709551615', but seeds are whole numbers from 0");
+  expect_mistake("--workers 2,3 --seed 9000000000000000001", "--seed: Value 9000000000000000001 not in range 0 to 9000000000000000000");
+  expect_mistake("--workers 2,3 --seed 9000000000000000000 --seeds 2 --data blobs", "a seed is 9000000000000000001, but seeds are whole");
+  expect_mistake("--grid model.name=lenett5 --data blobs", "--grid: model.name: there is no model 'lenett5'");
+  expect_mistake("grid.toml --strategies async,hogwild",
+                 "the axis 'strategy' sets strategy.name, but so does the axis 'method' (grid.toml:");
   expect_mistake("grid.toml --strategy sync", "--strategy gives strategy.name for all cells, but the axis 'method' says");
   expect_mistake("grid.toml --lr x", "--lr");
   expect_mistake("grid.toml --resume a", "--resume");
@@ -219,18 +276,29 @@ TEST_F(CompareProgram, NotConvergedIsAResultAndFailedIsNot) {
 
 TEST_F(CompareProgram, InterruptedItGoesOn) {
   ASSERT_EQ(run("grid.toml --epochs 12 --out whole").code, 0);
-  const pid_t child = start("grid.toml --epochs 12 --jobs 1 --out a");
-  ASSERT_TRUE(wait_for_file("a/cells/sync_2/seed-1/result.json"));
+  const pid_t child = start("grid.toml --epochs 12 --jobs 1 --out 'a b'");
+  ASSERT_TRUE(wait_for_file("a b/cells/sync_2/seed-1/result.json"));
   ::kill(child, SIGINT);
   const Ran ran = wait_for(child);
   EXPECT_EQ(ran.code, 130) << ran.errors;
-  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --epochs 12 --out a\n"), std::string::npos) << ran.errors;
-  const nlohmann::json json = nlohmann::json::parse(contents_of(path("a/comparison.json")));
+  EXPECT_NE(ran.errors.find("To go on:\n  starling compare grid.toml --epochs 12 --out 'a b'\n"), std::string::npos) << ran.errors;
+  const nlohmann::json json = nlohmann::json::parse(contents_of(path("a b/comparison.json")));
   EXPECT_GE(json["cells"][0]["runs"].size() + json["cells"][1]["runs"].size(), 1U);
-  const Ran again = run("grid.toml --epochs 12 --jobs 2 --out a");
+  const Ran again = run("grid.toml --epochs 12 --jobs 2 --out 'a b'");
   EXPECT_EQ(again.code, 0) << again.errors;
-  EXPECT_EQ(contents_of(path("a/comparison.json")), contents_of(path("whole/comparison.json")));
-  EXPECT_EQ(contents_of(path("a/comparison.csv")), contents_of(path("whole/comparison.csv")));
+  EXPECT_EQ(contents_of(path("a b/comparison.json")), contents_of(path("whole/comparison.json")));
+  EXPECT_EQ(contents_of(path("a b/comparison.csv")), contents_of(path("whole/comparison.csv")));
+}
+
+TEST_F(CompareProgram, KilledItLeavesWhatThereWas) {
+  const pid_t child = start("grid.toml --epochs 30 --jobs 1");
+  ASSERT_TRUE(wait_for_file("runs/grid/comparison.csv"));
+  ::kill(child, SIGKILL);
+  EXPECT_EQ(wait_for(child).code, 128 + SIGKILL);
+  const nlohmann::json json = nlohmann::json::parse(contents_of(path("runs/grid/comparison.json")));
+  const std::size_t ended = json["cells"][0]["runs"].size() + json["cells"][1]["runs"].size();
+  EXPECT_GE(ended, 1U);
+  EXPECT_LT(ended, 4U);
 }
 
 // At any moment: also while a folder is made, a checkpoint written, the result replaced.

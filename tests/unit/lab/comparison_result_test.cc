@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -160,6 +161,38 @@ TEST(ComparisonTable, SidesMayBeExchangedOrMadeOfSeveralAxes) {
   result.columns = {};
   const std::string text = to_tables(result, TableForm::plain);
   EXPECT_EQ(text.rfind("workers / method / split  test accuracy (%)\n", 0), 0U) << text;
+}
+
+TEST(ComparisonTable, WhatIsTooWideGetsMoreRows) {
+  const ComparisonResult result = small_result();
+  const std::string whole = to_tables(result, TableForm::plain);
+  EXPECT_EQ(to_tables(result, TableForm::plain, 43), whole);
+  const std::string one_moved =
+      "test accuracy (%)\n"
+      "method / split \\ workers      2     10\n"
+      "------------------------  -----  -----\n"
+      "sync / ünï                 0.00  10.00\n"
+      "a|b, \"c\" / ünï            20.00  30.00\n";
+  EXPECT_EQ(to_tables(result, TableForm::plain, 42), one_moved);
+  EXPECT_EQ(to_tables(result, TableForm::plain, 38), one_moved);
+  const std::string lines = to_tables(result, TableForm::plain, 37);
+  EXPECT_EQ(lines.rfind("method / split / workers  test accuracy (%)\n", 0), 0U) << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 6);
+  EXPECT_EQ(to_tables(result, TableForm::plain, 1), lines);  // It does not get any narrower.
+  EXPECT_EQ(to_tables(result, TableForm::markdown, 1), to_tables(result, TableForm::markdown));
+}
+
+TEST(ComparisonTable, ControlCharactersAreReplaced) {
+  EXPECT_EQ(printable("a\x1b[2Jb\nc\rd\x7f\xc2\x9b"
+                      "e ünï"),
+            "a [2Jb c d  e ünï");
+  ComparisonResult result = small_result();
+  result.axes[0].labels[0] = "x\x1b[31m\ny";
+  for (const TableForm form : {TableForm::plain, TableForm::markdown}) {
+    const std::string text = to_tables(result, form);
+    EXPECT_EQ(text.find('\x1b'), std::string::npos);
+    EXPECT_NE(text.find("x [31m y"), std::string::npos) << text;
+  }
 }
 
 TEST(ComparisonTable, Markdown) {

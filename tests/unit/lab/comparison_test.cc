@@ -153,6 +153,27 @@ TEST_F(ComparisonTest, InterruptedAndContinuedIsTheSame) {
   }
 }
 
+// Groups of workers are in step inside, but not with each other: interrupted, they have no checkpoint but the one before.
+TEST_F(ComparisonTest, TwoInterruptionsInOneEpochChangeNothing) {
+  const std::string text = std::string(kBase) +
+                           "train.epochs = 4\ncompare.values = ['seconds', 'bytes_sent']\nstrategy.workers = 4\n"
+                           "compare.options.ea-wild.group = 2\n[grid]\nstrategy.name = ['sync', 'local-sgd', 'ea-wild']\n";
+  const Grid grid = read_grid({.text = std::string(text).replace(text.find("train.epochs = 2\n"), 17, ""), .origin = "g"});
+  const std::string whole = run(grid, "whole", {.jobs = 1});
+  // Asked after every step; an epoch has 19 steps of all workers, so that several interruptions come before its end, at several places.
+  int calls = 0;
+  std::string stopped;
+  do {
+    const int most = calls % 4 == 3 ? 150 : 5 + calls % 4 * 3;
+    std::atomic<int> asked{0};
+    stopped = run(grid, "stopped", {.jobs = 1, .stop = [&] { return ++asked > most; }});
+    ++calls;
+  } while (interrupted_ && calls < 100);
+  EXPECT_FALSE(interrupted_) << "it makes no progress";
+  EXPECT_GT(calls, 6);
+  EXPECT_EQ(stopped, whole);
+}
+
 TEST_F(ComparisonTest, StoppedAfterSomeRunsItSkipsThem) {
   Counting first;
   const auto stop = [&] { return first.ended >= 5; };
@@ -189,6 +210,73 @@ TEST_F(ComparisonTest, DamagedFilesAreMadeAnew) {
   EXPECT_EQ(counting.ended, 3);
   ASSERT_EQ(counting.notes.size(), 1U);
   EXPECT_NE(counting.notes[0].find("it is begun anew"), std::string::npos) << counting.notes[0];
+}
+
+TEST_F(ComparisonTest, RunsWhoseBooksDoNotBalanceAreBegunAnew) {
+  const std::string text = run(small_grid(), "a");
+  const std::string path_of_one = path("a/cells/sync_3_usual/seed-1/result.json");
+  std::string json = read_file(path_of_one, "test");
+  const std::string balanced = "\"balanced\":true";
+  ASSERT_NE(json.find(balanced), std::string::npos);
+  write_file(path_of_one, {json.replace(json.find(balanced), balanced.size(), "\"balanced\":false")}, "test");
+  EXPECT_TRUE(is_unfinished(small_grid(), path("a")));
+  Counting counting;
+  EXPECT_EQ(run(small_grid(), "a", {.observer = &counting}), text);
+  EXPECT_EQ(counting.paths, (std::vector<std::string>{"cells/sync_3_usual/seed-1"}));
+}
+
+TEST_F(ComparisonTest, ResultsDoNotNameCheckpointsThatWereRemoved) {
+  static_cast<void>(run(small_grid(), "a"));
+  const std::string result = contents_of("a/cells/sync_3_usual/seed-1/result.json");
+  EXPECT_NE(result.find("\"checkpoint\":\"\""), std::string::npos) << result;
+}
+
+// So that there is something to look at, and to keep if the machine fails.
+TEST_F(ComparisonTest, FilesAreThereBeforeItsEnd) {
+  class Looking final : public ComparisonObserver {
+   public:
+    explicit Looking(std::string csv) : csv_(std::move(csv)) {}
+    void run_ended(const PlannedRun&, const RunOutcome&) override {
+      if (first.empty() && fs::exists(csv_)) first = read_file(csv_, "test");
+    }
+    std::string first{};
+
+   private:
+    std::string csv_;
+  };
+  Looking looking(path("a/comparison.csv"));
+  static_cast<void>(run(small_grid(), "a", {.jobs = 1, .observer = &looking}));
+  EXPECT_EQ(std::count(looking.first.begin(), looking.first.end(), '\n'), 2) << looking.first;
+}
+
+TEST_F(ComparisonTest, AnotherComparisonInTheFolderIsRefused) {
+  const auto grid_of = [](const std::string& names) {
+    return read_grid({.text = std::string(kBase) + "[grid]\nstrategy.name = [" + names + "]\n", .origin = "g"});
+  };
+  static_cast<void>(run(grid_of("'sync', 'async'"), "a"));
+  const std::string before = contents_of("a/comparison.toml");
+  const Grid other = grid_of("'easgd'");
+  try {
+    static_cast<void>(run(other, "a"));
+    FAIL() << "it was not refused";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("holds another comparison"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(contents_of("a/comparison.toml"), before);
+  const Grid fewer = grid_of("'sync', 'easgd'");
+  EXPECT_EQ(Comparison(fewer, {.directory = path("a")}).cells_left_over(), 1U);
+  EXPECT_EQ(Comparison(other, {.directory = path("a"), .fresh = true}).cells_left_over(), 2U);
+}
+
+TEST_F(ComparisonTest, KnowsWhetherThereIsSomethingLeftToDo) {
+  const Grid grid = small_grid();
+  EXPECT_FALSE(is_unfinished(grid, path("a")));
+  Counting counting;
+  static_cast<void>(run(grid, "a", {.jobs = 1, .stop = [&] { return counting.ended >= 3; }, .observer = &counting}));
+  EXPECT_TRUE(is_unfinished(grid, path("a")));
+  EXPECT_FALSE(is_unfinished(small_grid("sim.pool_threads = 3\n"), path("a")));  // Another file.
+  static_cast<void>(run(grid, "a"));
+  EXPECT_FALSE(is_unfinished(grid, path("a")));
 }
 
 TEST_F(ComparisonTest, NewCellsAreAdded) {
@@ -290,9 +378,16 @@ TEST_F(ComparisonTest, WhatDoesNotFitTheDataIsRefusedBeforeAnythingRuns) {
     }
     return "";
   };
-  EXPECT_NE(error_of("model.name = ['softmax', 'lenet55']\n").find("(in the cell lenet55)"), std::string::npos);
-  EXPECT_NE(error_of("data.name = ['blobs', 'blobs:clases=2']\n").find("(in the cell blobs:clases=2)"), std::string::npos);
-  EXPECT_NE(error_of("data.partition = ['labels']\nstrategy.workers = [3, 4]\n").find("(in the cell labels, 4)"), std::string::npos);
+  const auto expect = [&](const std::string& axes, const std::string& place, const std::string& cell) {
+    const std::string error = error_of(axes);
+    EXPECT_EQ(error.rfind(place, 0), 0U) << error;
+    EXPECT_NE(error.find(cell), std::string::npos) << error;
+  };
+  expect("model.name = ['softmax',\n'lenet55']\n", "g:10: model.name: there is no model 'lenet55'", "(in the cell lenet55)");
+  expect("model.name = ['lenet55']\n", "g:9: model.name: ", "Did you mean 'lenet5'?");
+  expect("data.name = ['blobs:clases=2']\n", "g:9: data.name: ", "(in the cell blobs:clases=2)");
+  expect("data.partition = ['dirichlet:abc']\n", "g:9: data.partition: ", "(in the cell dirichlet:abc)");
+  expect("data.partition = ['labels']\nstrategy.workers = [3, 4]\n", "g:9: data.partition: ", "(in the cell labels, 4)");
   EXPECT_NE(error_of("model.name = ['softmax']\nstrategy.name = ['ist']\nstrategy.workers = [2]\n"), "");  // It has no hidden units.
   EXPECT_FALSE(fs::exists(path("a")));
 }

@@ -92,11 +92,44 @@ TEST(Grid, ChoicesGoOverTheBase) {
   EXPECT_EQ(async.fabric.sim.delays[0].ranks.text(), "0-4");  // Of this cell's workers.
 }
 
-TEST(Grid, LaterAxesWin) {
-  const std::string early = "[[axis]]\nname = 'a'\n[[axis.choice]]\nlabel = 'x'\noptimizer.lr = 0.1\n";
-  const std::string late = "[[axis]]\nname = 'b'\n[[axis.choice]]\nlabel = 'y'\noptimizer.lr = 0.2\n";
-  EXPECT_EQ(grid_of(early + late).cells[0].config.schedule.lr, 0.2);
-  EXPECT_EQ(grid_of(late + early).cells[0].config.schedule.lr, 0.1);
+// Otherwise rows would have labels with values that no cell has.
+TEST(Grid, AKeyBelongsToOneAxis) {
+  const std::string first = "[[axis]]\nname = 'a'\n[[axis.choice]]\nlabel = 'x'\noptimizer.lr = 0.1\n";
+  const std::string second = "[[axis]]\nname = 'b'\n[[axis.choice]]\nlabel = 'y'\noptimizer.lr = 0.2\n";
+  expect_error(first + second,
+               "grid.toml:10: the axis 'b' sets optimizer.lr, but so does the axis 'a' (grid.toml:5): a key belongs to one axis");
+  expect_error(
+      "[grid]\nstrategy.workers = [2, 3]\n[[axis]]\nname = 'a'\n[[axis.choice]]\nlabel = 'x'\n[[axis.choice]]\nlabel = 'y'\n"
+      "strategy.workers = 4\n",
+      "grid.toml:9: the axis 'a' sets strategy.workers, but so does the axis 'workers' (grid.toml:2)");
+  // Also where one sets the whole of which the other sets a part.
+  expect_error("[[axis]]\nname = 'a'\n[[axis.choice]]\nlabel = 'x'\nstrategy.options = {}\n[grid]\nstrategy.options.rho = [1]\n",
+               "grid.toml:7: the axis 'rho' sets strategy.options.rho, but so does the axis 'a' (grid.toml:5)");
+}
+
+TEST(Grid, AFlagTakesThePlaceOfAnAxisThatSetsItsKeyAlone) {
+  const std::string two =
+      "[grid]\ntrain.batch = [8]\n[[axis]]\nname = 'method'\n[[axis.choice]]\nlabel = 'x'\nstrategy.name = 'sync'\n"
+      "[[axis.choice]]\nlabel = 'y'\nstrategy.name = 'easgd'\n";
+  GridSource source{.text = "[compare]\nrows = ['method']\n[strategy]\nworkers = 2\n" + two, .origin = "grid.toml"};
+  source.axes = {{.name = "--strategies", .toml = "strategy.name = ['async', 'hogwild']"}};
+  const Grid grid = read_grid(source);
+  ASSERT_EQ(grid.axes.size(), 2U);
+  EXPECT_EQ(grid.axes[1].name, "method");  // By which the file knows it.
+  EXPECT_EQ(grid.axes[1].labels, (Strings{"async", "hogwild"}));
+  EXPECT_EQ(grid.rows, Strings{"method"});
+  source.text += "optimizer.lr = 0.5\n";
+  EXPECT_EQ(
+      error_of(source),
+      "--strategies: the axis 'strategy' sets strategy.name, but so does the axis 'method' (grid.toml:11): a key belongs to one axis");
+  source.text = "";
+  source.axes.push_back({.name = "--grid", .toml = "strategy.name = ['sync']"});
+  EXPECT_EQ(error_of(source).rfind("--grid: the axis 'strategy' sets strategy.name, but so does the axis 'strategy' (--strategies)", 0), 0U)
+      << error_of(source);
+  source.text = "[[axis]]\nname = 'strategy'\n[[axis.choice]]\nlabel = 'x'\ntrain.batch = 8\n";
+  source.origin = "grid.toml";
+  source.axes.pop_back();
+  EXPECT_EQ(error_of(source), "--strategies: there are two axes 'strategy'; the other is made by grid.toml:2");
 }
 
 TEST(Grid, OptionsOfTheBaseBelongToItsStrategy) {
@@ -156,9 +189,26 @@ TEST(Grid, Seeds) {
   expect_error("[compare]\nseeds = 0\n" + grid, "grid.toml:2: there are no seeds");
   expect_error("[compare]\nseeds = []\n" + grid, "grid.toml:2: there are no seeds");
   expect_error("[compare]\nseeds = [1, 1]\n" + grid, "grid.toml:2: a seed is there twice");
-  expect_error("[compare]\nseeds = [1.5]\n" + grid, "grid.toml:2: a seed is 1.5");
-  expect_error("[compare]\nseeds = -1\n" + grid, "grid.toml:2: seeds is -1");
+  expect_error("[compare]\nseeds = [1.5]\n" + grid, "grid.toml:2: compare.seeds is a float, but it must be a list of whole numbers");
+  expect_error("[compare]\nseeds = -1\n" + grid, "grid.toml:2: compare.seeds is -1");
+  expect_error("[compare]\nseeds = [-1]\n" + grid, "grid.toml:2: a seed is -1");
   expect_error("[compare]\nseeds = 'all'\n" + grid, "grid.toml:2: compare.seeds is a string");
+}
+
+// The same limit for all ways in, and files that can be read again.
+TEST(Grid, LargeSeeds) {
+  const std::string grid = "[grid]\nstrategy.workers = [2]\n";
+  constexpr std::uint64_t kLargest = 9'000'000'000'000'000'000;
+  const Grid large = grid_of("[compare]\nseeds = [9000000000000000000, 8999999999999999999]\n" + grid);
+  EXPECT_EQ(large.seeds, (std::vector<std::uint64_t>{kLargest, kLargest - 1}));
+  expect_error("[compare]\nseeds = [9000000000000000001]\n" + grid,
+               "grid.toml:2: a seed is 9000000000000000001, but seeds are whole numbers");
+  expect_error("[run]\nseed = 9000000000000000001\n" + grid, "grid.toml:2: a seed is 9000000000000000001");
+  expect_error("[fabric]\nseed = 9000000000000000001\n" + grid, "grid.toml:2: a seed is 9000000000000000001");
+  expect_error("[run]\nseed = 9000000000000000000\n[compare]\nseeds = 2\n" + grid, "grid.toml:4: a seed is 9000000000000000001");
+  EXPECT_NE(error_of({.text = grid, .origin = "g", .seeds = std::vector<std::uint64_t>{kLargest + 1}}), "");
+  const Grid flags = read_grid({.text = grid, .origin = "g", .seeds = std::vector<std::uint64_t>{kLargest, 3}});
+  EXPECT_EQ(grid_of(flags.toml).seeds, (std::vector<std::uint64_t>{kLargest, 3}));
 }
 
 TEST(Grid, RowsAndColumns) {
@@ -173,16 +223,22 @@ TEST(Grid, RowsAndColumns) {
                "grid.toml:2: there is no axis 'worker'; there are workers, lr, batch. Did you mean 'workers'?");
   expect_error("[compare]\nrows = ['lr']\ncolumns = ['batch']\n" + axes, "the axis 'workers' is neither in compare.rows nor");
   expect_error("[compare]\nrows = ['lr', 'workers']\ncolumns = ['batch', 'lr']\n" + axes, "the axis 'lr' is in compare.rows and in");
-  expect_error("[compare]\nrows = ['lr', 'lr']\n" + axes, "grid.toml:2: in rows the name 'lr' is there twice");
-  expect_error("[compare]\nrows = 3\n" + axes, "grid.toml:2: rows must be a list of names");
+  expect_error("[compare]\nrows = ['lr', 'lr']\n" + axes, "grid.toml:2: in compare.rows the name 'lr' is there twice");
+  expect_error("[compare]\nrows = 3\n" + axes, "grid.toml:2: compare.rows must be a list of names");
 }
 
 TEST(Grid, MistakesAreReportedWhereTheyWereMade) {
   const std::string axis = "[[axis]]\nname = 'method'\n[[axis.choice]]\nlabel = 'a'\n";
   expect_error("", "grid.toml: there is nothing to compare");
+  expect_error("[train]\nepochs = 2\n[gird]\nstrategy.workers = [2]\n", "grid.toml:3: there is no key 'gird'");
+  expect_error("[gird]\nstrategy.workers = [2]\n", "Did you mean 'grid'?");
+  expect_error("[[axes]]\nname = 'a'\n", "grid.toml:1: there is no key 'axes'");
+  expect_error("[[axes]]\nname = 'a'\n", "Did you mean 'axis'?");
+  expect_error("[grid]\ntrain.epochs = [1,\n99999999999]\n", "grid.toml:3: train.epochs: epochs is 99999999999, but it is at most");
+  expect_error("[grid]\n\"strategy.workers\" = [2]\n", "grid.toml:2: in 'strategy.workers' dots are in quotes");
   expect_error("[grid]\n", "grid.toml:1: [grid] is empty");
   expect_error("[grid]\nstrategy.workers = []\n", "grid.toml:2: grid.strategy.workers is an empty list");
-  expect_error("[grid]\nstrategy.workers = 2\n", "grid.toml:2: grid.strategy.workers is a integer, but it must be a list");
+  expect_error("[grid]\nstrategy.workers = 2\n", "grid.toml:2: grid.strategy.workers is an integer, but it must be a list");
   expect_error("[grid]\nstrategy.workers = [2, 'x']\n",
                "grid.toml:2: strategy.workers is a string, but it must be a whole number (in the cell x)");
   expect_error("[grid]\nstrategy.workers = [2,\n 2]\n", "grid.toml:2: in strategy.workers the value '2' is there twice");
@@ -202,7 +258,7 @@ TEST(Grid, MistakesAreReportedWhereTheyWereMade) {
   expect_error("[[axis]]\n[[axis.choice]]\nlabel = 'a'\n", "grid.toml:1: [[axis]] needs a 'name'");
   expect_error("[[axis]]\nname = 'method'\n[[axis.choice]]\nstrategy.name = 'sync'\n", "grid.toml:3: [[axis.choice]] needs a 'label'");
   expect_error(axis + "[[axis.choice]]\nlabel = 'a'\n", "grid.toml:6: axis 'method' has the label 'a' twice");
-  expect_error(axis + axis, "grid.toml:6: there are two axes 'method'");
+  expect_error(axis + axis, "grid.toml:6: there are two axes 'method'; the other is made by grid.toml:2");
   expect_error(axis + "strategi.name = 'sync'\n", "grid.toml:5: there is no key 'strategi'");
   expect_error(axis + "optimizer.lr = 'fast'\n", "grid.toml:5: optimizer.lr is a string, but it must be a number (in the cell a)");
   expect_error(axis + "[axis.choice.strategy]\nname = 'easgd'\nworkers = 2\noptions.roh = 1\n", "grid.toml:8: ");
@@ -233,6 +289,8 @@ TEST(Grid, FoldersAreDifferentForDifferentLabels) {
   }
   EXPECT_EQ(folders.size(), grid.cells.size());
   EXPECT_EQ(grid.cells[1].folder, "cells/a-b");
+  const Grid hidden = grid_of("[[axis]]\nname = 'x'\n[[axis.choice]]\nlabel = '.hidden'\n[[axis.choice]]\nlabel = '-rf'\n");
+  for (const Cell& cell : hidden.cells) EXPECT_EQ(cell.folder.rfind("cells/_", 0), 0U) << cell.folder;
 }
 
 TEST(Grid, FlagsGoOnTopOfTheBase) {
@@ -261,6 +319,10 @@ TEST(Grid, AFlagMustNotSayWhatAnAxisSays) {
 TEST(Grid, MistakesInFlagsNameTheFlag) {
   GridSource source{.axes = {{.name = "--grid", .toml = "strategy.wrkers = [1, 2]"}}};
   EXPECT_EQ(error_of(source).rfind("--grid: there is no key 'strategy.wrkers'", 0), 0U) << error_of(source);
+  for (const char* toml : {"# = [3]", "a = [1]\nb = [2]", "\"strategy.workers\" = [2]"}) {
+    source.axes = {{.name = "--grid", .toml = toml}};
+    EXPECT_EQ(error_of(source).rfind("--grid", 0), 0U) << error_of(source);
+  }
   source.axes = {{.name = "--workers", .toml = "strategy.workers = [\"many\", 2]"}};
   EXPECT_EQ(error_of(source).rfind("--workers: strategy.workers is a string", 0), 0U) << error_of(source);
 }
@@ -283,7 +345,10 @@ void expect_same(const Grid& a, const Grid& b) {
 
 TEST(Grid, WritesAFileThatGivesTheSameGrid) {
   EXPECT_EQ(grid_of(kTwoAxes).toml, kTwoAxes);
-  GridSource source{.text = std::string(kTwoAxes) + "[compare]\nrows = ['workers']\nkeep_checkpoints = true\n", .origin = "grid.toml"};
+  GridSource source{.text =
+                        "[compare]\nrows = ['workers']\nkeep_checkpoints = true\n[grid]\nstrategy.workers = [2, 5]\ntrain.batch = [8, 16]\n"
+                        "[[axis]]\nname = 'method'\n[[axis.choice]]\nlabel = 'x'\nstrategy.name = 'async'\n",
+                    .origin = "grid.toml"};
   source.base = {{.name = "--model", .toml = "model.name = \"conv 6 5x5, dense \\\"10\\\"\""},
                  {.name = "--speed", .toml = "speed = [{ranks = \"1\", factor = 0.5}]"}};
   source.axes = {{.name = "--grid", .toml = "strategy.name = ['easgd', 'sync']"}};

@@ -57,7 +57,7 @@ class CheckpointTest : public testing::Test {
     return state;
   }
 
-  std::string write(std::uint64_t step) {
+  std::string write(std::uint64_t step, bool interrupted = false) {
     const RunState state = state_at(step);
     return store_.write({.state = state,
                          .config = "[run]\nseed = 1\n",
@@ -65,7 +65,8 @@ class CheckpointTest : public testing::Test {
                          .data = "some data",
                          .layout = layout_,
                          .weights = weights_,
-                         .vectors = {{.name = "rank0/optimizer/momentum", .values = velocity_}}});
+                         .vectors = {{.name = "rank0/optimizer/momentum", .values = velocity_}},
+                         .interrupted = interrupted});
   }
 
   std::string refusal(const std::string& name = "latest") const {
@@ -105,6 +106,24 @@ TEST_F(CheckpointTest, WhatWasWrittenIsRead) {
 TEST_F(CheckpointTest, TheSumsAreThoseOfSha256sum) {
   (void)write(1);
   EXPECT_EQ(std::system(("cd " + path("step-00000001") + " && sha256sum --check --quiet SHA256SUMS").c_str()), 0);
+}
+
+TEST_F(CheckpointTest, InterruptionsDoNotRemoveTheNewestOfAnUninterruptedRun) {
+  EXPECT_EQ(store_.latest_planned(), std::nullopt);
+  static_cast<void>(write(5));
+  static_cast<void>(write(10));
+  for (const std::uint64_t step : {12, 14, 17}) static_cast<void>(write(step, true));
+  EXPECT_EQ(store_.names(), (std::vector<std::string>{"step-00000010", "step-00000014", "step-00000017"}));
+  EXPECT_EQ(store_.latest(), "step-00000017");
+  EXPECT_EQ(store_.latest_planned(), "step-00000010");
+  store_.go_back_to("step-00000010");
+  EXPECT_EQ(store_.names(), std::vector<std::string>{"step-00000010"});
+  EXPECT_EQ(store_.latest(), "step-00000010");
+  static_cast<void>(write(20));
+  EXPECT_EQ(store_.latest_planned(), "step-00000020");
+  // Half removed, or damaged, it is passed over.
+  fs::remove(path("step-00000020/state.json"));
+  EXPECT_EQ(store_.latest_planned(), "step-00000010");
 }
 
 TEST_F(CheckpointTest, TheNewestTwoAreKept) {

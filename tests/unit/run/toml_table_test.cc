@@ -35,7 +35,7 @@ TEST(TomlTable, ValuesKeepTheirPlace) {
   const TomlTable over = TomlTable::parse("\n\n[a]\ny = 'no number'\nz = 1\n", "over.toml");
   TomlTable table = base.merged(over).table("a").value();
   EXPECT_EQ(error_of([&] { (void)table.integer("y"); }), "over.toml:4: a.y is a string, but it must be a whole number");
-  EXPECT_EQ(error_of([&] { (void)table.boolean("x"); }), "base.toml:2: a.x is a integer, but it must be true or false");
+  EXPECT_EQ(error_of([&] { (void)table.boolean("x"); }), "base.toml:2: a.x is an integer, but it must be true or false");
   EXPECT_NE(error_of([&] { table.reject_unknown_keys(); }).find("over.toml:5: there is no key 'a.z'"), std::string::npos);
   EXPECT_EQ(error_of([&] { base.merged(over).locate("a.y", [] { throw UserError("wrong"); }); }), "over.toml:4: wrong");
 }
