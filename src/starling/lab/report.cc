@@ -171,11 +171,14 @@ std::string Sources::add_landscape(const std::string& path) {
     throw UserError(fmt::format(
         "'{}' is neither a run (it has no config.toml), nor a comparison (no comparison.json), nor a landscape (no landscape.json)", path));
   }
+  const bool all_runs = std::all_of(inside.begin(), inside.end(), [&](const std::string& name) { return has_run(path + "/" + name); });
+  const char* kind = !all_runs ? "folders that can be shown" : inside.size() == 1 ? "run" : "runs";
+  // A star must not name what would be refused in turn.
   const auto entries = static_cast<std::size_t>(std::distance(fs::directory_iterator(path), fs::directory_iterator()));
-  const bool runs = std::all_of(inside.begin(), inside.end(), [&](const std::string& name) { return has_run(path + "/" + name); });
-  throw UserError(fmt::format("'{}' is no run, but it has {} {}{} in it: starling report {}/{}", path, inside.size(),
-                              runs ? "run" : "of what can be shown", runs && inside.size() > 1 ? "s" : "", path,
-                              entries == inside.size() ? "*" : fmt::format("{{{}}}", fmt::join(inside, ","))));
+  const std::string hint =
+      entries == inside.size() ? fmt::format(": starling report {}/*", path) : fmt::format(", the first is '{}/{}'", path, inside.front());
+  throw UserError(
+      fmt::format("'{}' is neither a run nor a comparison nor a landscape, but it has {} {} in it{}", path, inside.size(), kind, hint));
 }
 
 void Sources::add(const std::string& path) {

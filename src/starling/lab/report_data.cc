@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -92,6 +93,19 @@ std::string find_run(const std::string& landscape_path, const std::string& name)
   return "";
 }
 
+// Keys and values of a run that sets nothing. Those of a fabric are written only for the fabric that is chosen.
+std::set<std::pair<std::string, std::string>> defaults_for(const run::RunConfig& config) {
+  run::RunConfig defaults;
+  const auto plain = run::TomlTable::parse(run::to_toml(defaults), "the defaults").flattened();
+  std::set<std::pair<std::string, std::string>> entries(plain.begin(), plain.end());
+  defaults.fabric.name = config.fabric.name;
+  const auto of_fabric = run::TomlTable::parse(run::to_toml(defaults), "the defaults").flattened();
+  for (const auto& entry : of_fabric) {
+    if (entry.first != "fabric.name") entries.insert(entry);
+  }
+  return entries;
+}
+
 // The page computes with these parts of result.json; the rest it shows as it is.
 void check_result(const Json& result, const std::string& path) {
   require(result.is_object(), path, "it must be an object");
@@ -169,11 +183,11 @@ bool RunFollower::read_config() {
   virtual_time_ = config.fabric.name == "sim";
   Json entries = Json::array();
   Json changed = Json::array();
-  const auto defaults = run::TomlTable::parse(run::to_toml(run::RunConfig{}), "the defaults").flattened();
+  const auto defaults = defaults_for(config);
   const auto flattened = run::TomlTable::parse(run::to_toml(config), path_ + "/config.toml").flattened();
   for (const auto& entry : flattened) {
     entries.push_back(Json::array({entry.first, entry.second}));
-    if (std::find(defaults.begin(), defaults.end(), entry) == defaults.end()) changed.push_back(entry.first);
+    if (!defaults.contains(entry)) changed.push_back(entry.first);
   }
   config_json_ = dump(entries);
   changed_json_ = dump(changed);

@@ -117,13 +117,15 @@ TEST_F(Report, WhatIsNoRunIsRefused) {
 }
 
 TEST_F(Report, AFolderWithRunsInItSaysHowToShowThem) {
+  const std::string begin = "'" + path("many") + "' is neither a run nor a comparison nor a landscape, but it has ";
   make_run("many/a");
-  EXPECT_EQ(error_of({path("many/")}), "'" + path("many") + "' is no run, but it has 1 run in it: starling report " + path("many") + "/*");
+  EXPECT_EQ(error_of({path("many/")}), begin + "1 run in it: starling report " + path("many") + "/*");
   make_run("many/b");
-  EXPECT_EQ(error_of({path("many/")}), "'" + path("many") + "' is no run, but it has 2 runs in it: starling report " + path("many") + "/*");
+  EXPECT_EQ(error_of({path("many/")}), begin + "2 runs in it: starling report " + path("many") + "/*");
+  write("many/c/landscape.json", "{}");
+  EXPECT_EQ(error_of({path("many/")}), begin + "3 folders that can be shown in it: starling report " + path("many") + "/*");
   write("many/notes.txt", "");  // Which cannot be shown, so that a star would be refused.
-  EXPECT_EQ(error_of({path("many")}),
-            "'" + path("many") + "' is no run, but it has 2 runs in it: starling report " + path("many") + "/{a,b}");
+  EXPECT_EQ(error_of({path("many")}), begin + "3 folders that can be shown in it, the first is '" + path("many") + "/a'");
 }
 
 TEST_F(Report, PathsAreCanonicalAndNamesAreAsGiven) {
@@ -172,7 +174,7 @@ TEST_F(Report, OnlyAPageOfOursIsReplaced) {
   write("empty.html", "");
   write_report(path("empty.html"), page);
   EXPECT_EQ(fs::file_size(path("empty.html")), page.size());
-  for (const std::string text : {step(1), std::string("x"), std::string("<!DOCTYPE html>\n<html></html>\n")}) {
+  for (const std::string& text : {step(1), std::string("x"), std::string("<!DOCTYPE html>\n<html></html>\n")}) {
     write("run/metrics.jsonl", text);
     EXPECT_THROW(write_report(path("run/metrics.jsonl"), page), UserError) << text;
     EXPECT_EQ(fs::file_size(path("run/metrics.jsonl")), text.size());
