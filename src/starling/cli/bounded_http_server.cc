@@ -61,17 +61,22 @@ class TimedStream : public httplib::Stream {
   socket_t socket() const override { return socket_; }
 
  private:
-  double read_seconds() const { return (received_ == 0 ? limits_.idle_seconds : limits_.request_seconds) - reading_.seconds(); }
+  // What has arrived is taken even if the time is over: then it was this thread that came late. How much there may be is bounded.
+  double read_seconds() const {
+    return std::max(0.0, (received_ == 0 ? limits_.idle_seconds : limits_.request_seconds) - reading_.seconds());
+  }
 
-  // Also true when the other side, or end(), has closed the connection.
+  // Also true when the other side, or end(), has closed the connection. Looks once if there is no time, and never if it is over.
   bool wait(short events, double seconds) const {
     constexpr double kMilliseconds = 1000;
     const Stopwatch watch;
-    for (double left = seconds; left > 0; left = seconds - watch.seconds()) {
+    double left = seconds;
+    while (left >= 0) {
       pollfd entry{.fd = socket_, .events = events, .revents = 0};
-      const int ready = ::poll(&entry, 1, static_cast<int>(left * kMilliseconds) + 1);
+      const int ready = ::poll(&entry, 1, left > 0 ? static_cast<int>(left * kMilliseconds) + 1 : 0);
       if (ready > 0) return true;
       if (ready < 0 && errno != EINTR) return false;
+      left = seconds - watch.seconds();
     }
     return false;
   }
