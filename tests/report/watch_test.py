@@ -23,6 +23,7 @@ from browser import Browser  # noqa: E402
 
 PROGRAM = ""
 PATIENCE_SECONDS = 60
+SLACK_SECONDS = 5  # Of a busy machine.
 
 
 class WatchTest(unittest.TestCase):
@@ -58,6 +59,28 @@ class WatchTest(unittest.TestCase):
         text = answer.read().decode()
         connection.close()
         return answer.status, text, answer
+
+    def slow_clients(self, address, count):
+        """Clients whose request never ends: its beginning, and then a byte every half second, for as long as the test runs."""
+        port = int(address.rstrip("/").rsplit(":", 1)[1])
+        over = threading.Event()
+
+        def drip():
+            while not over.is_set():
+                try:
+                    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as client:
+                        client.sendall(b"GET / HTTP/1.1\r\nX: ")
+                        while not over.wait(0.5):
+                            client.sendall(b"x")
+                except OSError:
+                    over.wait(0.2)  # Cut off, or there is no server any more: it comes again.
+
+        threads = [threading.Thread(target=drip) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+            self.addCleanup(thread.join)
+        self.addCleanup(over.set)
+        time.sleep(1)  # Until all of them have a connection.
 
     def samples(self, address):
         return len(json.loads(self.ask(address)[1])["runs"][0]["steps"].get("samples", []))
@@ -141,7 +164,7 @@ class WatchTest(unittest.TestCase):
             page.wait_for("document.querySelectorAll('.figure').length > 2")
             page.evaluate("""(() => { Object.defineProperty(document, "visibilityState", {get: () => "hidden", configurable: true}); document.dispatchEvent(new Event("visibilitychange")); })()""")
             before = len(page.requests)
-            # The one that was under way when it was hidden, and one after ten seconds.
+            # The one that was under way when it was hidden, and those after it.
             self.wait_until(lambda: page.evaluate("1") and len(page.requests) >= before + 2)
             self.assertFalse([request for request in page.requests if "leaves" in request])
             page.evaluate("""(() => { Object.defineProperty(document, "visibilityState", {get: () => "visible"}); document.dispatchEvent(new Event("visibilitychange")); })()""")
@@ -174,6 +197,88 @@ class WatchTest(unittest.TestCase):
         process.communicate(timeout=PATIENCE_SECONDS)
         self.assertEqual(process.returncode, 130)
         self.assertLess(time.monotonic() - before, 30)
+
+    def test_clients_that_never_end_their_request_hold_neither_the_page_nor_the_end(self):
+        for count in (4, 40):  # Fewer than the server has threads, and more.
+            with self.subTest(clients=count):
+                shutil.rmtree(os.path.join(self.folder, "run"), ignore_errors=True)
+                process, address = self.train()
+                self.slow_clients(address, count)
+                before = time.monotonic()
+                self.assertEqual(self.ask(address, "/data.json?page=a")[0], 200)
+                self.assertEqual(self.ask(address, "/data.json?page=a&leaves")[0], 200)
+                self.assertLess(time.monotonic() - before, 5 if count == 4 else 40)
+                process.send_signal(signal.SIGINT)
+                interrupted = time.monotonic()
+                self.assertIn("epochs", process.stdout.readline())
+                printed = time.monotonic()
+                self.assertLess(printed - interrupted, 10)
+                process.communicate(timeout=PATIENCE_SECONDS)
+                self.assertLess(time.monotonic() - printed, 2 + SLACK_SECONDS)
+                self.assertEqual(process.returncode, 130)
+
+    def test_a_client_that_does_not_read_its_answer_does_not_hold_the_end(self):
+        process, address = self.train()
+        self.wait_until(lambda: self.samples(address) > 5)
+        port = int(address.rstrip("/").rsplit(":", 1)[1])
+        clients = []
+        for _ in range(20):
+            client = socket.socket()
+            self.addCleanup(client.close)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+            client.connect(("127.0.0.1", port))
+            client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            clients.append(client)
+        process.send_signal(signal.SIGINT)
+        process.stdout.readline()
+        printed = time.monotonic()
+        process.communicate(timeout=PATIENCE_SECONDS)
+        self.assertLess(time.monotonic() - printed, 2 + SLACK_SECONDS)
+        self.assertEqual(process.returncode, 130)
+
+    def test_a_request_without_end_is_refused(self):
+        process, address = self.train()
+        port = int(address.rstrip("/").rsplit(":", 1)[1])
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as client:
+            with self.assertRaises(OSError):
+                client.sendall(b"GET / HTTP/1.1\r\nX: " + b"x" * 50_000_000)
+        self.assertEqual(self.ask(address)[0], 200)
+        self.assertIsNone(process.poll())
+
+    def test_the_result_is_printed_before_the_pages_are_waited_for(self):
+        process, address = self.train(epochs=20)
+        self.assertEqual(self.ask(address, "/data.json?page=hidden")[0], 200)  # It is open, and does not ask again.
+        process.stdout.readline()
+        printed = time.monotonic()
+        # One that asks now gets the last state, with all there is.
+        last = json.loads(self.ask(address, "/data.json?page=visible")[1])
+        self.assertTrue(last["live"]["ended"])
+        self.assertEqual(last["runs"][0]["result"]["ending"], "finished")
+        self.assertIn('"ended":true', self.ask(address, "/")[1])
+        process.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(process.returncode, 0)
+        self.assertGreater(time.monotonic() - printed, 1)
+        self.assertLess(time.monotonic() - printed, 2 + SLACK_SECONDS)
+
+    def test_a_page_that_was_just_loaded_is_waited_for(self):
+        process, address = self.train(epochs=20)
+        self.assertEqual(self.ask(address, "/")[0], 200)
+        process.stdout.readline()
+        last = json.loads(self.ask(address, "/data.json?page=new")[1])
+        printed = time.monotonic()
+        self.assertTrue(last["live"]["ended"])
+        process.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(process.returncode, 0)
+        self.assertLess(time.monotonic() - printed, 2 + SLACK_SECONDS)
+
+    def test_a_diverged_run_keeps_its_exit_code(self):
+        process, address = self.train("--lr", "1e30", "--on-nan", "stop")
+        try:
+            self.ask(address, "/data.json?page=a")
+        except OSError:
+            pass  # It was that fast.
+        process.communicate(timeout=PATIENCE_SECONDS)
+        self.assertEqual(process.returncode, 3)
 
     def test_a_page_can_say_that_it_leaves(self):
         process, address = self.train()

@@ -99,7 +99,8 @@ std::unique_ptr<lab::EventLog> begin_events(const TrainFlags& flags, const Prepa
   return std::make_unique<lab::EventLog>(folder, std::move(options));
 }
 
-void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
+// Prints the result, and returns the exit code that it means.
+int print_result(const TrainFlags& flags, const Prepared& prepared, const run::TrainResult& result) {
   fmt::print("{}", summary_of(prepared.config, prepared.directory->path(), result));
   if (flags.json) fmt::print("{}\n", run::to_json(prepared.config, prepared.directory->path(), result));
   std::fflush(stdout);
@@ -107,20 +108,21 @@ void finish(const TrainFlags& flags, const Prepared& prepared, const run::TrainR
     std::string errors;
     for (const std::string& error : result.balance.errors) errors += fmt::format("  {}\n", error);
     say(fmt::format("starling: the books do not balance:\n{}", errors));
-    throw ExitCode{kUnbalanced};
+    return kUnbalanced;
   }
   if (result.ending == run::Ending::interrupted) {
     say(fmt::format("Interrupted{}. To go on:\n  starling train --resume {}\n",
                     result.back_to_checkpoint ? "; what came after the last checkpoint will be done again" : "",
                     prepared.directory->path()));
-    throw ExitCode{kInterrupted};
+    return kInterrupted;
   }
   if (result.ending == run::Ending::diverged) {
     say(fmt::format(
         "starling: the run diverged: {}. The last checkpoint is from before: {}\nTry a smaller --lr, --clip-norm 1 or a --warmup{}.\n",
         result.reason, result.checkpoint, prepared.config.on_nan == run::OnNan::skip ? "" : "; --on-nan skip leaves such batches out"));
-    throw ExitCode{kDiverged};
+    return kDiverged;
   }
+  return 0;
 }
 
 void run_train(const TrainFlags& flags) {
@@ -167,7 +169,6 @@ void run_train(const TrainFlags& flags) {
     throw;
   }
   console.clear();
-  if (watch) watch->finish();
   if (trace.is_open()) {
     trace.close();
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
@@ -178,7 +179,9 @@ void run_train(const TrainFlags& flags) {
   } else if (events) {
     say(fmt::format("events written to {}: tensorboard --logdir {}\n", events->path(), prepared.directory->path()));
   }
-  finish(flags, prepared, trainer.result());
+  const int code = print_result(flags, prepared, trainer.result());
+  if (watch) watch->finish();  // Last: nobody waits for a page but the shell.
+  if (code != 0) throw ExitCode{code};
 }
 
 }  // namespace

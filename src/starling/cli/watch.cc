@@ -2,21 +2,18 @@
 #include "starling/cli/watch.h"
 
 #include <fmt/format.h>
-#include <httplib.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <charconv>
 #include <chrono>
 #include <condition_variable>
-#include <functional>
-#include <future>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <set>
 
 #include "starling/base/error.h"
-#include "starling/base/work_pool.h"
+#include "starling/cli/bounded_http_server.h"
 #include "starling/lab/report.h"
 
 namespace starling::cli {
@@ -26,10 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kLargestPort = 65535;
-constexpr int kLowPriority = 10;         // As `nice` counts: the training goes first.
-constexpr int kThreads = 4;              // That answer, besides the one that listens. Browsers like to hold connections in reserve.
-constexpr int kIdleSeconds = 1;          // Such a connection is closed after this.
-constexpr auto kPatience = 2s;           // With a client that does not send or read, and with pages that are to see the end.
+constexpr auto kPatience = 2s;           // With pages that are to see the end.
 constexpr std::size_t kMostPages = 100;  // That are remembered.
 constexpr std::size_t kLongestPageName = 32;
 
@@ -48,47 +42,56 @@ bool is_local_host(const std::string& host) {
 }  // namespace
 
 struct Watch::Server {
-  httplib::Server http;
   int port = 0;
-  WorkPool pool{2};
-  std::promise<void> listening;
-  // The work of the job; a member, because a job refers to it.
-  std::function<void()> listen = [this] {
-    static_cast<void>(::setpriority(PRIO_PROCESS, 0, kLowPriority));  // Of this thread, and of those it starts.
-    http.listen_after_bind();
-  };
-  std::optional<WorkPool::Job> job;
+  bool serves = false;
 
   std::mutex mutex;  // Guards what follows.
   std::condition_variable answered;
   std::optional<lab::LiveReport> report;
   bool ended = false;
-  std::set<std::string> pages;  // Those that are open and ask again, as far as they have said.
+  std::set<std::string> pages;  // Those that are open and ask again, as far as they have said; hidden ones are among them.
+  std::size_t loaded = 0;       // Pages that were sent and have not asked yet: they have no name so far.
+  // Requests whose answer is not out yet, each with the page that gets the last state by it, if it is one.
+  std::map<const httplib::Request*, std::string> pending;
+
+  BoundedHttpServer http;  // Last, so that its threads are gone before what they use.
+
+  // No page is left that is to see the end.
+  bool is_done() const { return pages.empty() && loaded == 0 && pending.empty(); }
 
   void answer_page(httplib::Response& response) {
     const std::lock_guard lock(mutex);
-    response.set_content(report->page(), "text/html; charset=utf-8");
+    response.set_content(report->page(ended), "text/html; charset=utf-8");
+    if (!ended && loaded < kMostPages) ++loaded;
   }
 
   void answer_data(const httplib::Request& request, httplib::Response& response) {
     const std::lock_guard lock(mutex);
     const std::string page = request.get_param_value("page").substr(0, kLongestPageName);
     if (request.has_param("leaves")) {
-      pages.erase(page);
       response.set_content("{}", "application/json");
-    } else {
-      response.set_content(report->data(ended), "application/json");
-      if (ended) {
-        pages.erase(page);
-      } else if (!page.empty() && pages.size() < kMostPages) {
-        pages.insert(page);
-      }
+      if (pages.erase(page) == 0 && loaded > 0) --loaded;
+      return;
     }
+    response.set_content(report->data(ended), "application/json");
+    if (ended) pending[&request] = page;
+    if (page.empty() || pages.contains(page)) return;
+    if (loaded > 0) --loaded;
+    if (!ended && pages.size() < kMostPages) pages.insert(page);
+  }
+
+  void answered_to(const httplib::Request& request) {
+    const std::lock_guard lock(mutex);
+    if (const auto entry = pending.extract(&request)) pages.erase(entry.mapped());
     answered.notify_all();
   }
 
   void route() {
-    http.set_pre_routing_handler([](const httplib::Request& request, httplib::Response& response) {
+    http.set_pre_routing_handler([this](const httplib::Request& request, httplib::Response& response) {
+      {
+        const std::lock_guard lock(mutex);
+        pending.try_emplace(&request);
+      }
       response.set_header("Cache-Control", "no-store");
       response.set_header("X-Content-Type-Options", "nosniff");
       if (is_local_host(request.get_header_value("Host"))) return httplib::Server::HandlerResponse::Unhandled;
@@ -99,29 +102,15 @@ struct Watch::Server {
     });
     http.Get("/", [this](const httplib::Request&, httplib::Response& response) { answer_page(response); });
     http.Get("/data.json", [this](const httplib::Request& request, httplib::Response& response) { answer_data(request, response); });
-  }
-
-  void stop() {
-    if (!job) return;
-    http.stop();
-    static_cast<void>(pool.finish(*job));
-    job.reset();
+    // Called after the answer was written, or could not be.
+    http.set_logger([this](const httplib::Request& request, const httplib::Response&) { answered_to(request); });
   }
 };
 
 Watch::Watch(int port) : server_(std::make_unique<Server>()) {
-  httplib::Server& http = server_->http;
+  BoundedHttpServer& http = server_->http;
   http.set_socket_options(set_socket_options);
-  // Connections end with their answer, so that the server can end at any time.
-  http.set_keep_alive_max_count(1);
-  http.set_keep_alive_timeout(kIdleSeconds);
-  http.set_read_timeout(kPatience);
-  http.set_write_timeout(kPatience);
   http.set_payload_max_length(0);
-  http.new_task_queue = [this] {
-    server_->listening.set_value();  // Asked for when it listens, once.
-    return new httplib::ThreadPool(kThreads);
-  };
   server_->route();
   server_->port = port == 0 ? http.bind_to_any_port(kLoopback) : (http.bind_to_port(kLoopback, port) ? port : -1);
   if (server_->port <= 0) {
@@ -130,27 +119,25 @@ Watch::Watch(int port) : server_(std::make_unique<Server>()) {
                                             "any that is free",
                                             port, kLoopback));
   }
-  if (server_->pool.threads() < 2) throw UserError("the system refuses to start another thread, for --watch; leave it out");
 }
 
-Watch::~Watch() { server_->stop(); }
+Watch::~Watch() = default;
 
 std::string Watch::address() const { return fmt::format("http://{}:{}/", kLoopback, server_->port); }
 
 void Watch::start(const std::string& run_path) {
   server_->report.emplace(run_path);
-  server_->job.emplace(server_->listen);
-  server_->pool.submit(*server_->job);
-  server_->listening.get_future().wait();
+  server_->http.serve();
+  server_->serves = true;
 }
 
 void Watch::finish() {
-  if (server_->job) {
+  if (server_->serves) {
     std::unique_lock lock(server_->mutex);
     server_->ended = true;
-    server_->answered.wait_for(lock, kPatience, [this] { return server_->pages.empty(); });
+    server_->answered.wait_for(lock, kPatience, [this] { return server_->is_done(); });
   }
-  server_->stop();
+  server_->http.end();
 }
 
 int parse_port(const std::string& text) {

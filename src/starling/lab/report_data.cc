@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <system_error>
 #include <utility>
 
@@ -63,6 +65,47 @@ std::string text_or(const Json& json, const char* key, const std::string& otherw
   return given ? json[key].get<std::string>() : otherwise;
 }
 
+bool is_number_text(const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+// "async, workers 2, labels, seed 1": a number alone does not say of what it is.
+std::string name_of(const Json& axes, const Json& labels, const Json& run) {
+  std::string name;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::string label = labels[i].get<std::string>();
+    name +=
+        fmt::format("{}{}{}, ", is_number_text(label) ? axes[i]["name"].get<std::string>() : "", is_number_text(label) ? " " : "", label);
+  }
+  return fmt::format("{}seed {}", name, run.contains("seed") ? dump(run["seed"]) : "?");
+}
+
+// The canonical path of a run that a landscape names, or "". The name is relative to where the landscape was made: here, or in one of the
+// folders in which the landscape lies.
+std::string find_run(const std::string& landscape_path, const std::string& name) {
+  if (name.empty()) return "";
+  if (exists(name + "/config.toml")) return canonical(name);
+  for (fs::path folder = canonical(landscape_path); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (const std::string run = (folder / name).string(); exists(run + "/config.toml")) return canonical(run);
+  }
+  return "";
+}
+
+// Keys and values of a run that sets nothing. Those of a fabric are written only for the fabric that is chosen.
+std::set<std::pair<std::string, std::string>> defaults_for(const run::RunConfig& config) {
+  run::RunConfig defaults;
+  const auto plain = run::TomlTable::parse(run::to_toml(defaults), "the defaults").flattened();
+  std::set<std::pair<std::string, std::string>> entries(plain.begin(), plain.end());
+  defaults.fabric.name = config.fabric.name;
+  const auto of_fabric = run::TomlTable::parse(run::to_toml(defaults), "the defaults").flattened();
+  for (const auto& entry : of_fabric) {
+    if (entry.first != "fabric.name") entries.insert(entry);
+  }
+  return entries;
+}
+
 // The page computes with these parts of result.json; the rest it shows as it is.
 void check_result(const Json& result, const std::string& path) {
   require(result.is_object(), path, "it must be an object");
@@ -95,6 +138,23 @@ void check_result(const Json& result, const std::string& path) {
 
 }  // namespace
 
+std::string canonical(const std::string& path) {
+  std::error_code error;
+  const fs::path result = fs::weakly_canonical(fs::absolute(path, error), error);
+  return error ? path : result.string();
+}
+
+std::vector<std::string> shown_in(const std::string& path) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string inside = entry->path().string();
+    if (has_run(inside) || has_comparison(inside) || has_landscape(inside)) names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 std::string json_string(const std::string& text) { return dump(Json(text)); }
 
 bool has_run(const std::string& path) { return exists(path + "/config.toml"); }
@@ -122,10 +182,15 @@ bool RunFollower::read_config() {
   config_text_ = std::move(text);
   virtual_time_ = config.fabric.name == "sim";
   Json entries = Json::array();
-  for (const auto& [key, value] : run::TomlTable::parse(run::to_toml(config), path_ + "/config.toml").flattened()) {
-    entries.push_back(Json::array({key, value}));
+  Json changed = Json::array();
+  const auto defaults = defaults_for(config);
+  const auto flattened = run::TomlTable::parse(run::to_toml(config), path_ + "/config.toml").flattened();
+  for (const auto& entry : flattened) {
+    entries.push_back(Json::array({entry.first, entry.second}));
+    if (!defaults.contains(entry)) changed.push_back(entry.first);
   }
   config_json_ = dump(entries);
+  changed_json_ = dump(changed);
   return true;
 }
 
@@ -186,12 +251,13 @@ bool RunFollower::read_result() {
 
 std::string RunFollower::to_json() const {
   const std::string command = fmt::format("starling train --config {}", shell_word(path_ + "/config.toml"));
-  return fmt::format(R"({{"name":{},"path":{},"command":{},"virtual_time":{},"config":{},"steps":{},"epochs":{},"result":{}}})",
-                     json_string(name_), json_string(path_), json_string(command), virtual_time_, config_json_,
-                     lab::to_json(steps_.records()), lab::to_json(epochs_.records()), result_text_);
+  return fmt::format(
+      R"({{"name":{},"path":{},"command":{},"virtual_time":{},"config":{},"changed":{},"steps":{},"epochs":{},"result":{}}})",
+      json_string(name_), json_string(canonical(path_)), json_string(command), virtual_time_, config_json_, changed_json_,
+      lab::to_json(steps_.records()), lab::to_json(epochs_.records()), result_text_);
 }
 
-ComparisonFile read_comparison(const std::string& path) {
+ComparisonFile read_comparison(const std::string& path, const std::string& prefix) {
   const std::string file = path + "/comparison.json";
   Json json = parse(file, "comparison");
   require(json.is_object() && json.contains("axes") && json["axes"].is_array(), file, "axes must be a list");
@@ -210,15 +276,14 @@ ComparisonFile read_comparison(const std::string& path) {
     }
     for (Json& run : cell["runs"]) {
       require(run.is_object() && run.contains("path") && run["path"].is_string(), file, "a run of a cell must have a path");
-      std::string name;
-      for (const Json& label : cell["labels"]) name += label.get<std::string>() + ", ";
-      name += fmt::format("seed {}", run.contains("seed") ? dump(run["seed"]) : "?");
-      run["name"] = name;
+      const std::string name = prefix + name_of(json["axes"], cell["labels"], run);
       const std::string run_path = path + "/" + run["path"].get<std::string>();
+      run["name"] = name;
+      run["path"] = canonical(run_path);
       if (has_run(run_path)) comparison.runs.push_back({.path = run_path, .name = name});
     }
   }
-  json["path"] = path;
+  json["path"] = canonical(path);
   comparison.json = dump(json);
   return comparison;
 }
@@ -239,7 +304,7 @@ LandscapeFile read_landscape(const std::string& path) {
   }
   if (!json.contains("trajectories")) json["trajectories"] = Json::array();
   require(json["trajectories"].is_array(), file, "trajectories must be a list");
-  for (const Json& trajectory : json["trajectories"]) {
+  for (Json& trajectory : json["trajectories"]) {
     require(trajectory.is_object() && trajectory.contains("points") && trajectory["points"].is_array(), file,
             "a trajectory must have points");
     for (const Json& point : trajectory["points"]) {
@@ -247,8 +312,9 @@ LandscapeFile read_landscape(const std::string& path) {
                   point.contains("loss") && is_number_or_null(point["loss"]),
               file, "a point must have x, y and loss");
     }
+    if (const std::string run = find_run(path, text_or(trajectory, "name", "")); !run.empty()) trajectory["path"] = run;
   }
-  json["path"] = path;
+  json["path"] = canonical(path);
   return {.title = text_or(json, "title", path), .json = dump(json)};
 }
 

@@ -27,8 +27,9 @@ class RunFollower {
   // left for the next call; files that do not exist yet are left out.
   bool read();
 
-  // {"name", "path", "command", "virtual_time", "config": [[key, value], ...], "steps": {columns}, "epochs": {columns}, "result": {...} or
-  // null}
+  // {"name", "path", "command", "virtual_time", "config": [[key, value], ...], "changed": [key, ...], "steps": {columns}, "epochs":
+  // {columns}, "result": {...} or null}. The path is canonical: the same for the same run, however it was named. "changed" has the keys
+  // whose values are not the defaults.
   std::string to_json() const;
 
  private:
@@ -43,6 +44,7 @@ class RunFollower {
   std::size_t points_;
   std::string config_text_;
   std::string config_json_;
+  std::string changed_json_;
   bool virtual_time_ = false;
   std::uint64_t metrics_bytes_ = 0;  // Read so far; likewise the lines.
   std::uint64_t metrics_lines_ = 0;
@@ -56,21 +58,28 @@ bool has_run(const std::string& path);
 bool has_comparison(const std::string& path);
 bool has_landscape(const std::string& path);
 
-// A run of a comparison: its folder, and "async, 2, labels, seed 1" as its name.
+// The one path of a folder, however it was named: absolute, and without links.
+std::string canonical(const std::string& path);
+
+// The runs, comparisons and landscapes right in a folder, by name.
+std::vector<std::string> shown_in(const std::string& path);
+
+// A run of a comparison: its folder, and "async, workers 2, labels, seed 1" as its name: where a label is a number, its axis is named.
 struct ComparedRun {
   std::string path{};
   std::string name{};
 };
 struct ComparisonFile {
   std::string title{};
-  std::string json{};               // comparison.json, with "path" added, and to its runs "name", the name above.
+  std::string json{};               // comparison.json, with "path" added, and to its runs "name", the name above; paths are canonical.
   std::vector<ComparedRun> runs{};  // Those whose folders exist.
 };
-ComparisonFile read_comparison(const std::string& path);
+// `prefix` goes before the names of the runs.
+ComparisonFile read_comparison(const std::string& path, const std::string& prefix = "");
 
 struct LandscapeFile {
   std::string title{};
-  std::string json{};
+  std::string json{};  // landscape.json, with "path" added, also to trajectories whose runs are found: canonical ones.
 };
 LandscapeFile read_landscape(const std::string& path);
 

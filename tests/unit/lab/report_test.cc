@@ -73,7 +73,7 @@ TEST_F(Report, ReadsConfigurationMetricsAndResult) {
   EXPECT_EQ(data["title"], "A title");
   ASSERT_EQ(data["runs"].size(), 1U);
   const json& run = data["runs"][0];
-  EXPECT_EQ(run["path"], path("run"));
+  EXPECT_EQ(run["path"], fs::canonical(path("run")).string());
   EXPECT_EQ(run["virtual_time"], true);
   EXPECT_EQ(run["steps"]["step"], json::parse("[1, 2]"));
   EXPECT_EQ(run["steps"]["weight_norm"], json::parse("[null, 3.5]"));
@@ -116,6 +116,73 @@ TEST_F(Report, WhatIsNoRunIsRefused) {
                 "(no landscape.json)");
 }
 
+TEST_F(Report, AFolderWithRunsInItSaysHowToShowThem) {
+  const std::string begin = "'" + path("many") + "' is neither a run nor a comparison nor a landscape, but it has ";
+  make_run("many/a");
+  EXPECT_EQ(error_of({path("many/")}), begin + "1 run in it: starling report " + path("many") + "/*");
+  make_run("many/b");
+  EXPECT_EQ(error_of({path("many/")}), begin + "2 runs in it: starling report " + path("many") + "/*");
+  write("many/c/landscape.json", "{}");
+  EXPECT_EQ(error_of({path("many/")}), begin + "3 folders that can be shown in it: starling report " + path("many") + "/*");
+  write("many/notes.txt", "");  // Which cannot be shown, so that a star would be refused.
+  EXPECT_EQ(error_of({path("many")}), begin + "3 folders that can be shown in it, the first is '" + path("many") + "/a'");
+}
+
+TEST_F(Report, PathsAreCanonicalAndNamesAreAsGiven) {
+  fs::create_directory_symlink(path("run"), path("link"));
+  const json runs = data_of(make_report({.paths = {path("./link")}}))["runs"];
+  EXPECT_EQ(runs[0]["name"], path("./link"));
+  EXPECT_EQ(runs[0]["path"], fs::canonical(path("run")).string());
+  EXPECT_EQ(runs[0]["command"], "starling train --config " + path("./link") + "/config.toml");
+}
+
+TEST_F(Report, TellsWhichKeysOfTheConfigurationAreNotTheDefaults) {
+  const json run = data_of(make_report({.paths = {path("run")}}))["runs"][0];
+  EXPECT_EQ(run["changed"], json::parse(R"(["data.name", "fabric.name"])")) << run["changed"];
+}
+
+TEST_F(Report, ALandscapeInTheFolderOfARunIsShown) {
+  const std::string landscape = R"({"title":"L","x":[1,2],"y":[1,2],"grid":[[1,2],[3,4]],"trajectories":[{"name":")";
+  write("run/landscape/landscape.json", landscape + path("run") + R"(","points":[]}]})");
+  json data = data_of(make_report({.paths = {path("run"), path("run/landscape")}}));
+  EXPECT_EQ(data["landscapes"].size(), 1U);
+  data = data_of(make_report({.paths = {path("run")}}));
+  ASSERT_EQ(data["landscapes"].size(), 1U);
+  EXPECT_EQ(data["title"], path("run"));
+  EXPECT_EQ(data["landscapes"][0]["trajectories"][0]["path"], data["runs"][0]["path"]);
+  // A landscape that is given itself is the one to show.
+  write("land/landscape.json", landscape + R"(nowhere","points":[]}]})");
+  data = data_of(make_report({.paths = {path("run"), path("land")}}));
+  ASSERT_EQ(data["landscapes"].size(), 1U);
+  EXPECT_EQ(data["landscapes"][0]["path"], fs::canonical(path("land")).string());
+  EXPECT_FALSE(data["landscapes"][0]["trajectories"][0].contains("path"));
+}
+
+TEST_F(Report, ARunThatALandscapeNamesIsFoundFromAnywhere) {
+  // Made where the folder "runs" lies, and shown elsewhere.
+  make_run("runs/a");
+  write("runs/a/landscape/landscape.json", R"({"x":[1,2],"y":[1,2],"grid":[[1,2],[3,4]],"trajectories":[{"name":"runs/a","points":[]}]})");
+  const json data = data_of(make_report({.paths = {path("runs/a")}}));
+  EXPECT_EQ(data["landscapes"][0]["trajectories"][0]["path"], fs::canonical(path("runs/a")).string());
+}
+
+TEST_F(Report, OnlyAPageOfOursIsReplaced) {
+  const std::string page = make_report({.paths = {path("run")}});
+  write_report(path("page.html"), page);
+  write_report(path("page.html"), page);
+  EXPECT_EQ(data_of(page)["title"], path("run"));
+  write("empty.html", "");
+  write_report(path("empty.html"), page);
+  EXPECT_EQ(fs::file_size(path("empty.html")), page.size());
+  for (const std::string& text : {step(1), std::string("x"), std::string("<!DOCTYPE html>\n<html></html>\n")}) {
+    write("run/metrics.jsonl", text);
+    EXPECT_THROW(write_report(path("run/metrics.jsonl"), page), UserError) << text;
+    EXPECT_EQ(fs::file_size(path("run/metrics.jsonl")), text.size());
+  }
+  EXPECT_THROW(write_report(path("run"), page), UserError);
+  EXPECT_THROW(write_report("/dev/null", page), UserError);
+}
+
 TEST_F(Report, ADamagedLineIsNamed) {
   for (const std::string line : {"no json\n", "[1]\n", "{\"kind\":\"other\"}\n", "{\"kind\":\"step\",\"loss\":\"much\"}\n", "\n"}) {
     write("run/metrics.jsonl", step(1) + step(2) + line + step(4));
@@ -147,6 +214,35 @@ TEST_F(Report, AComparisonBringsItsRuns) {
   ASSERT_EQ(data["runs"].size(), 1U);
   EXPECT_EQ(data["runs"][0]["name"], "x, seed 1");
   EXPECT_EQ(data["comparisons"][0]["cells"][0]["runs"][1]["name"], "x, seed 2");
+}
+
+TEST_F(Report, NamesOfComparedRunsNameTheAxesOfNumbers) {
+  make_run("grid/cells/a");
+  write("grid/comparison.json",
+        R"({"title":"Grid","axes":[{"name":"method"},{"name":"workers"},{"name":"lr"},{"name":"delay"}],
+        "cells":[{"labels":["sync","2","2e-2","30ms"],"summary":{},"runs":[{"seed":1,"path":"cells/a"}]}]})");
+  const json data = data_of(make_report({.paths = {path("grid")}}));
+  EXPECT_EQ(data["runs"][0]["name"], "sync, workers 2, lr 2e-2, 30ms, seed 1");
+  EXPECT_EQ(data["comparisons"][0]["cells"][0]["runs"][0]["path"], data["runs"][0]["path"]);
+  EXPECT_EQ(data["comparisons"][0]["path"], fs::canonical(path("grid")).string());
+}
+
+TEST_F(Report, SeveralComparisonsPrefixTheNamesOfTheirRuns) {
+  const auto make_grid = [this](const std::string& name, const std::string& title) {
+    make_run(name + "/cells/a");
+    write(name + "/comparison.json", R"({"title":")" + title + R"(","axes":[{"name":"method"}],"cells":[{"labels":["x"],"summary":{},
+          "runs":[{"seed":1,"path":"cells/a"}]}]})");
+  };
+  make_grid("one", "Same");
+  make_grid("two", "Same");
+  make_grid("three", "Other");
+  const json data = data_of(make_report({.paths = {path("one"), path("two"), path("three"), path("./one")}}));
+  ASSERT_EQ(data["runs"].size(), 3U);
+  EXPECT_EQ(data["runs"][0]["name"], path("one") + ": x, seed 1");
+  EXPECT_EQ(data["runs"][1]["name"], path("two") + ": x, seed 1");
+  EXPECT_EQ(data["runs"][2]["name"], "Other: x, seed 1");
+  EXPECT_EQ(data["comparisons"][2]["cells"][0]["runs"][0]["name"], "Other: x, seed 1");
+  EXPECT_EQ(data_of(make_report({.paths = {path("one"), path("./one"), path("run")}}))["runs"][0]["name"], "x, seed 1");
 }
 
 TEST_F(Report, WithoutATitleThePathIsOne) {
@@ -219,6 +315,7 @@ TEST_F(Report, ALivePageTellsItsTroubleAndGoesOn) {
   const std::string page = report.page();
   EXPECT_NE(page.find("connect-src 'self'"), std::string::npos);
   EXPECT_EQ(data_of(page)["live"], json::parse(R"({"ended":false,"problem":""})"));
+  EXPECT_EQ(data_of(report.page(true))["live"]["ended"], true);
   append("run/metrics.jsonl", step(1) + "damaged\n");
   EXPECT_NE(json::parse(report.data(false))["live"]["problem"].get<std::string>().find("metrics.jsonl:2"), std::string::npos);
   append("run/metrics.jsonl", step(3));

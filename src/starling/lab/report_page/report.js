@@ -414,7 +414,7 @@ window.addEventListener("afterprint", () => { document.documentElement.classList
 if (data.live) {
   const page = Math.random().toString(36).slice(2);
   const kPause = 1000;
-  const kHiddenPause = 10000;
+  const kHiddenPause = 1500;
   const kLongestPause = 30000;
   let retry = kPause;
   let timer = 0;
