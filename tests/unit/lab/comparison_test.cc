@@ -160,7 +160,7 @@ TEST_F(ComparisonTest, TwoInterruptionsInOneEpochChangeNothing) {
                            "compare.options.ea-wild.group = 2\n[grid]\nstrategy.name = ['sync', 'local-sgd', 'ea-wild']\n";
   const Grid grid = read_grid({.text = std::string(text).replace(text.find("train.epochs = 2\n"), 17, ""), .origin = "g"});
   const std::string whole = run(grid, "whole", {.jobs = 1});
-  // Asked after every step; an epoch has 19 steps of all workers, so that several interruptions come before its end, at several places.
+  // Asked after every step: three calls out of four end after a few steps, each at another place.
   int calls = 0;
   std::string stopped;
   do {
