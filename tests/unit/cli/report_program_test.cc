@@ -38,9 +38,8 @@ class ReportProgram : public testing::Test {
 TEST_F(ReportProgram, ReplacesNothingButPages) {
   const std::string metrics = contents_of(path("runs/a/metrics.jsonl"));
   ASSERT_FALSE(metrics.empty());
-  expect_mistake(
-      "report " + path("runs/a") + " --out " + path("runs/a/metrics.jsonl"),
-      "'" + path("runs/a/metrics.jsonl") + "' exists and is no report of Starling: remove it, or choose another file with --out");
+  expect_mistake("report " + path("runs/a") + " --out " + path("runs/a/metrics.jsonl"),
+                 path("runs/a/metrics.jsonl") + "' exists and is no report of Starling: remove it, or choose another file with --out");
   EXPECT_EQ(contents_of(path("runs/a/metrics.jsonl")), metrics);
   for (int i = 0; i < 2; ++i) {
     const Ran ran = run("report " + path("runs/a") + " --out " + path("page.html"));
