@@ -43,7 +43,7 @@ function written(value, digits) {
   return Math.abs(value) < 10 ** -digits ? number(value, 2) : fixed(value, digits);
 }
 
-function runOf(comparison, run) { return data.byPath.get(plainPath(`${comparison.path}/${run.path}`)); }
+function runOf(comparison, run) { return data.byPath.get(plainPath(run.path.startsWith("/") ? run.path : `${comparison.path}/${run.path}`)); }
 
 const hasFailed = (run) => run.ending === "failed";
 const hasNotConverged = (run) => !hasFailed(run) && run.converged === false;
