@@ -228,6 +228,7 @@ lab::GridSource to_source(const CompareFlags& flags) {
   if (!flags.seeds.empty()) {
     const std::vector<std::string> parts = split(flags.seeds, "--seeds");
     std::vector<std::uint64_t> seeds;
+    seeds.reserve(parts.size());
     for (const std::string& part : parts) seeds.push_back(parse_seed(part));
     if (parts.size() == 1) {
       source.seed_count = seeds[0];
