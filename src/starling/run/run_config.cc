@@ -351,8 +351,10 @@ std::vector<std::string> key_lines(const RunConfig& config) {
 
 std::optional<std::string> difference(RunConfig before, RunConfig now) {
   // Where data lie and how many threads simulate change no result.
-  before.data_folder = now.data_folder;
-  before.fabric.sim.pool_threads = now.fabric.sim.pool_threads;
+  for (RunConfig* config : {&before, &now}) {
+    config->data_folder.clear();
+    config->fabric.sim.pool_threads = 0;
+  }
   const std::vector<std::string> old_keys = key_lines(before);
   const std::vector<std::string> new_keys = key_lines(now);
   const auto [old_key, new_key] = std::mismatch(old_keys.begin(), old_keys.end(), new_keys.begin(), new_keys.end());

@@ -62,6 +62,7 @@ void TomlWriter::put(std::string_view key, const std::vector<double>& values) { 
 
 void TomlWriter::put(std::string_view key, const std::vector<std::string>& values) {
   std::vector<std::string> texts;
+  texts.reserve(values.size());
   for (const std::string& value : values) texts.push_back(toml_quoted(value));
   line(key, fmt::format("[{}]", fmt::join(texts, ", ")));
 }
