@@ -169,6 +169,7 @@ void run_train(const TrainFlags& flags) {
     throw;
   }
   console.clear();
+  if (watch) watch->run_has_ended();
   if (trace.is_open()) {
     trace.close();
     if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));

@@ -131,10 +131,15 @@ void Watch::start(const std::string& run_path) {
   server_->serves = true;
 }
 
+void Watch::run_has_ended() {
+  const std::lock_guard lock(server_->mutex);
+  server_->ended = true;
+}
+
 void Watch::finish() {
+  run_has_ended();
   if (server_->serves) {
     std::unique_lock lock(server_->mutex);
-    server_->ended = true;
     server_->answered.wait_for(lock, kPatience, [this] { return server_->is_done(); });
   }
   server_->http.end();

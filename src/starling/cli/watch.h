@@ -31,7 +31,10 @@ class Watch {
 
   void start(const std::string& run_path);
 
-  // The run is over: answers the pages that are open once more, for at most two seconds, and ends the server.
+  // The run is over, and whoever asks from now on hears of it.
+  void run_has_ended();
+
+  // After that: answers the pages that are open once more, for at most two seconds, and ends the server.
   void finish();
 
  private:
