@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "starling/base/portable_math.h"
+#include "starling/lab/escaped_markup.h"
 
 namespace starling::lab {
 namespace {
@@ -25,29 +26,6 @@ constexpr std::size_t kMostPoints = 1000;
 
 // Colours of Okabe and Ito, which people who see colours differently can tell apart too.
 constexpr std::array<const char*, 6> kColours{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
-
-std::string escaped(const std::string& text) {
-  std::string result;
-  for (const char character : text) {
-    switch (character) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += character;
-    }
-  }
-  return result;
-}
 
 // The C library's own differs in its last bit from processor to processor.
 double log10_of(double x) {
@@ -144,7 +122,7 @@ class Drawing {
 
   void text(double x, double y, const char* anchor, const std::string& content, const std::string& more = "") {
     fmt::format_to(std::back_inserter(out_), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\"{}>{}</text>\n", x, y, anchor, more,
-                   escaped(content));
+                   escaped_markup(content));
   }
   void line(double x1, double y1, double x2, double y2, const std::string& style) {
     fmt::format_to(std::back_inserter(out_), "<line x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\" {}/>\n", x1, y1, x2, y2, style);

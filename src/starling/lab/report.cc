@@ -16,6 +16,7 @@
 
 #include "starling/base/error.h"
 #include "starling/base/file.h"
+#include "starling/lab/escaped_markup.h"
 #include "starling/lab/report_assets.h"
 #include "starling/version.h"
 
@@ -30,29 +31,6 @@ constexpr std::size_t kFewestPoints = 100;
 
 // How every page begins.
 constexpr std::string_view kPageBegin = "<!DOCTYPE html>\n<!-- Made by Starling.";
-
-std::string escaped_html(std::string_view text) {
-  std::string result;
-  for (const char character : text) {
-    switch (character) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += character;
-    }
-  }
-  return result;
-}
 
 // In a script element only "<" can end or open anything; in JSON it stands in strings alone, where it may be written like this.
 std::string escaped_json(std::string_view json) {
@@ -88,7 +66,7 @@ std::string make_page(const std::string& title, const std::string& data, bool li
   const std::string policy =
       fmt::format("default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src {}; img-src data:",
                   live ? "'self'" : "'none'");
-  const std::string safe_title = escaped_html(title);
+  const std::string safe_title = escaped_markup(title);
   const std::string safe_data = escaped_json(data);
   return filled(report_page_html(), {{"@STYLE@", report_page_style()},
                                      {"@CHARTS@", report_page_charts()},
