@@ -547,7 +547,6 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
                                                                 .stretch = state_.stretches,
                                                                 .patience = patience(),
                                                                 .skips_not_finite = config_.on_nan == OnNan::skip,
-                                                                .looked_at = is_looked_at(),
                                                                 .batches = stream_ ? &*stream_ : nullptr});
   // A rank that was lost before its first checkpoint has nothing to find again, and begins as a new one.
   const Saved& saved = saved_[static_cast<std::size_t>(rank)];
@@ -567,11 +566,6 @@ bool Trainer::stretch_ends_at(std::uint64_t epoch) const {
 bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
   if (dataset_.test.count == 0) return false;
   return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
-}
-
-// Whether there is anything to look at between two meetings.
-bool Trainer::is_looked_at() const {
-  return snapshots_.has_value() || (config_.evaluate_every > 0 && config_.checkpoint_every != 1 && !description_.lockstep);
 }
 
 fabric::Patience Trainer::patience() {

@@ -174,7 +174,6 @@ class Trainer {
   bool checkpoint_is_due(std::uint64_t epoch) const;
   bool stretch_ends_at(std::uint64_t epoch) const;
   bool evaluation_is_due(std::uint64_t epoch) const;
-  bool is_looked_at() const;
   data::BatchOrder::Position furthest() const;
   MetricsRecord make_record(const char* kind, fabric::Endpoint& endpoint, Worker& worker);
   void write(const MetricsRecord& record);

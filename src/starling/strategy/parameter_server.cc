@@ -31,6 +31,7 @@ constexpr fabric::Tag kPushAndPull = 3;
 constexpr fabric::Tag kPull = 4;
 constexpr fabric::Tag kFinish = 5;
 constexpr fabric::Tag kReply = 6;
+constexpr fabric::Tag kPeek = 7;
 
 }  // namespace
 
@@ -158,7 +159,6 @@ Status ParameterServer::receive_replies(std::span<float> weights) {
     oldest = std::min(oldest, part.pulled.version);
   }
   context().account.pulled(newest - oldest);
-  if (context().looked_at) known_.assign(weights.begin(), weights.end());
   return {};
 }
 
@@ -168,10 +168,14 @@ Status ParameterServer::finish(std::span<float> weights, std::span<float> model)
   return receive_replies(model);
 }
 
-// What this worker was given last. Asking the servers would take time and send messages, so that a run that is looked at would be another.
 Status ParameterServer::peek(std::span<const float> /*weights*/, std::span<float> model) {
-  STARLING_CHECK(known_.size() == model.size(), "peek() is for contexts that are looked_at");
-  std::copy(known_.begin(), known_.end(), model.begin());
+  // The versions belong to the weights of the replica, which stay as they are.
+  std::vector<Stamp> before;
+  before.reserve(parts_.size());
+  for (const Part& part : parts_) before.push_back(part.pulled);
+  STARLING_TRY(send_to_all(kPeek));
+  STARLING_TRY(receive_replies(model));
+  for (std::size_t i = 0; i < parts_.size(); ++i) parts_[i].pulled = std::move(before[i]);
   return {};
 }
 
@@ -250,6 +254,8 @@ Status ParameterServer::handle(Message message) {
     stalled_[worker] = {std::move(*incoming), tag, ++arrivals_};
   } else if (tag == kPull) {
     waiting_[worker] = 1;
+  } else if (tag == kPeek) {
+    return reply(static_cast<Rank>(worker), weights_.share(), false);
   } else if (tag == kFinish) {
     finished_[worker] = 1;
   }
@@ -324,11 +330,11 @@ void ParameterServer::apply_push(const Incoming& incoming) {
   ++version_;
 }
 
-Status ParameterServer::reply(Rank worker, tensor::Tensor weights) {
+Status ParameterServer::reply(Rank worker, tensor::Tensor weights, bool to_compute_on) {
   const Stamp stamp{.version = version_, .contents = context().account.contents()};
   Status sent = replies_->send(worker, std::move(weights), stamp);
   if (!sent && sent.failure().kind == FailureKind::peer_lost) return {};  // Its departure is heard of as any other.
-  if (sent) pulled(worker, weights_);
+  if (sent && to_compute_on) pulled(worker, weights_);
   return sent;
 }
 

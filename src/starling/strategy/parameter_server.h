@@ -113,7 +113,7 @@ class ParameterServer : public Strategy {
   Status handle(fabric::Message message);
   Status take_up(tensor::Incoming incoming, fabric::Tag tag);
   void apply_push(const tensor::Incoming& incoming);
-  Status reply(fabric::Rank worker, tensor::Tensor weights);
+  Status reply(fabric::Rank worker, tensor::Tensor weights, bool to_compute_on = true);
   Status do_what_can_be_done();
   std::optional<Stalled> next_to_apply();
   bool update_those_at_work();
@@ -121,7 +121,6 @@ class ParameterServer : public Strategy {
   NewMessages new_messages_;
   std::vector<Part> parts_;  // Workers.
   params::Stamp request_{};
-  std::vector<float> known_;  // Workers, where they are looked at: the servers' weights as of the last reply.
 
   // Servers.
   params::Layout part_layout_;

@@ -93,7 +93,6 @@ struct Context {
   std::uint64_t stretch = 0;       // How often the ranks have met: 0 from the start to the first checkpoint, then 1, and so on.
   fabric::Patience patience{};     // For waits that last as long as others compute.
   bool skips_not_finite = false;   // A gradient that is not finite is left out, and the run goes on.
-  bool looked_at = false;          // Workers' peek() may be called.
   BatchSource* batches = nullptr;  // At the generator.
 };
 
@@ -144,8 +143,7 @@ class Strategy {
   // What still arrives may move the weights.
   virtual Status finish(std::span<float> weights, std::span<float> model) = 0;
 
-  // Workers, at any time between exchanges: the result as far as this rank knows it, for an evaluation on the side. Nothing is sent and
-  // nobody waits, so that a run takes the same course whether it is looked at or not.
+  // Workers, at any time between exchanges: the result as far as this rank knows it without anybody waiting, for an evaluation on the side.
   virtual Status peek(std::span<const float> weights, std::span<float> model);
 
   // Servers.
