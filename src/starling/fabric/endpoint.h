@@ -35,6 +35,7 @@
 // ends at once with peer_lost, after everything that it had sent has been received. A wait for any rank ends so when all others are gone.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -129,6 +130,13 @@ class Endpoint {
   virtual std::vector<Departure> departures() const = 0;
 
   virtual Traffic traffic() const = 0;
+
+  // How far others have got, for those who wait long (patience.h). Where ranks live in several processes, the fabric shows the others what
+  // this counter says, again and again, until the rank departs or gives another one (or nullptr): it grows whenever the rank gets on, and
+  // outlives that. others_progress() is the sum of what the ranks of other processes show, as last heard, some tenths of a second ago. In
+  // one process ranks see each other's memory, and both do nothing.
+  virtual void show_progress(const std::atomic<std::uint64_t>* counter) { (void)counter; }
+  virtual std::uint64_t others_progress() const { return 0; }
 
   // The stream (seed, rank, purpose). Every call starts it from the beginning: keep the stream, not the call.
   virtual RandomStream random(std::string_view purpose) const = 0;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "starling/base/error.h"
 
@@ -31,6 +32,13 @@ double FabricOptions::speed(Rank rank) const {
   return factor;
 }
 
+void check_not_faster(const FabricOptions& options, int rank, const char* what) {
+  if (options.speed(rank) <= 1) return;
+  throw UserError(
+      fmt::format("rank {} has speed {}, but {} cannot run faster than they do: give factors up to 1, or use the simulator (--fabric sim)",
+                  rank, options.speed(rank), what));
+}
+
 bool RunReport::ok() const {
   return std::all_of(outcomes.begin(), outcomes.end(),
                      [](const RankOutcome& outcome) { return outcome.kind == RankOutcome::Kind::finished; });
@@ -50,6 +58,12 @@ void RunReport::rethrow() const {
   for (const RankOutcome& outcome : outcomes) {
     if (outcome.error) std::rethrow_exception(outcome.error);
   }
+}
+
+std::vector<Rank> Fabric::local_ranks() const {
+  std::vector<Rank> ranks(static_cast<std::size_t>(size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
 }
 
 RankOutcome run_body(const Body& body, Endpoint& endpoint) {

@@ -57,6 +57,9 @@ struct FabricOptions {
   void validate() const;
 };
 
+// Ranks that are real can only be slowed down. Throws UserError if this one is to be faster than it is; `what` says what ranks are.
+void check_not_faster(const FabricOptions& options, int rank, const char* what);
+
 // How one rank ended.
 struct RankOutcome {
   enum class Kind { finished, failed, crashed };
@@ -88,6 +91,9 @@ class Fabric {
   virtual ~Fabric() = default;
 
   virtual int size() const = 0;
+
+  // The ranks that live in this process, in order: all of them, unless the fabric joins several processes.
+  virtual std::vector<Rank> local_ranks() const;
 
   // Runs the body once for every rank that lives in this process and returns when all of them have ended. May be called again; each
   // call starts from empty queues, no windows and time zero.

@@ -65,6 +65,7 @@ Result<Message> MeteredEndpoint::receive(const Filter& filter, Deadline deadline
   const Time begin = endpoint_.now();
   Result<Message> message = endpoint_.receive(filter, deadline);
   waited_ += endpoint_.now() - begin;
+  if (after_receive_) after_receive_();
   return message;
 }
 
@@ -76,6 +77,7 @@ Result<std::shared_ptr<Window>> MeteredEndpoint::open_window(std::string_view na
 
 std::optional<Status> MeteredEndpoint::native_all_reduce(const Group& group, std::span<float> values, Deadline deadline) {
   const Time begin = endpoint_.now();
+  const std::uint64_t sent_before = endpoint_.traffic().bytes_sent;
   std::optional<Status> status = endpoint_.native_all_reduce(group, values, deadline);
   if (!status) return status;
   const Duration duration = endpoint_.now() - begin;
@@ -92,7 +94,10 @@ std::optional<Status> MeteredEndpoint::native_all_reduce(const Group& group, std
     waited_ += duration - shortest->second;
   }
   const auto members = static_cast<std::uint64_t>(group.size());
-  reduced_bytes_ += 2 * (members - 1) * values.size_bytes() / members;
+  // Between hosts it may send messages, which are counted as such.
+  const std::uint64_t sent = endpoint_.traffic().bytes_sent - sent_before;
+  const std::uint64_t moved = 2 * (members - 1) * values.size_bytes() / members;
+  reduced_bytes_ += moved - std::min(moved, sent);
   return status;
 }
 

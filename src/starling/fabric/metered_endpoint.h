@@ -18,6 +18,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -38,6 +39,8 @@ class MeteredEndpoint final : public Endpoint {
   std::uint64_t bytes_moved() const;
   // From now on every message that is sent puts `base` and the bytes moved since now into `where`, for others to see; nullptr ends that.
   void publish(std::atomic<std::uint64_t>* where, std::uint64_t base);
+  // From now on `look` is called after every receive(): how a rank that only serves gets to see to other things. An empty one ends that.
+  void after_receive(std::function<void()> look) { after_receive_ = std::move(look); }
 
   Rank rank() const override { return endpoint_.rank(); }
   int size() const override { return endpoint_.size(); }
@@ -54,6 +57,8 @@ class MeteredEndpoint final : public Endpoint {
   PeerState peer(Rank rank) const override { return endpoint_.peer(rank); }
   std::vector<Departure> departures() const override { return endpoint_.departures(); }
   Traffic traffic() const override { return endpoint_.traffic(); }
+  void show_progress(const std::atomic<std::uint64_t>* counter) override { endpoint_.show_progress(counter); }
+  std::uint64_t others_progress() const override { return endpoint_.others_progress(); }
   RandomStream random(std::string_view purpose) const override { return endpoint_.random(purpose); }
   Status realign(std::uint64_t number, Deadline deadline) override { return endpoint_.realign(number, deadline); }
   std::optional<Status> native_all_reduce(const Group& group, std::span<float> values, Deadline deadline) override;
@@ -64,6 +69,7 @@ class MeteredEndpoint final : public Endpoint {
   std::shared_ptr<std::uint64_t> window_bytes_ = std::make_shared<std::uint64_t>(0);
   std::uint64_t reduced_bytes_ = 0;
   std::atomic<std::uint64_t>* published_ = nullptr;
+  std::function<void()> after_receive_{};
   std::uint64_t published_base_ = 0;  // Less what had been moved before; it may wrap around.
   std::map<std::size_t, Duration> shortest_reduce_{};
 };

@@ -16,13 +16,7 @@ namespace starling::fabric {
 
 ThreadsFabric::ThreadsFabric(FabricOptions options) : options_(std::move(options)) {
   options_.validate();
-  for (Rank rank = 0; rank < options_.ranks; ++rank) {
-    if (options_.speed(rank) > 1) {
-      throw UserError(fmt::format(
-          "rank {} has speed {}, but threads cannot run faster than they do: give factors up to 1, or use the simulator (--fabric sim)",
-          rank, options_.speed(rank)));
-    }
-  }
+  for (Rank rank = 0; rank < options_.ranks; ++rank) check_not_faster(options_, rank, "threads");
 }
 
 RunReport ThreadsFabric::run(const Body& body) {
