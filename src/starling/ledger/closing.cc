@@ -199,7 +199,7 @@ void Ledger::add_time(Balance& balance) const {
 }
 
 Balance Ledger::close(const std::vector<int>& lost) const {
-  Balance balance;
+  Balance balance = carried_;
   Errors errors;
   std::vector<bool> is_lost(accounts_.size());
   for (const int rank : lost) {
@@ -226,8 +226,10 @@ Balance Ledger::close(const std::vector<int>& lost) const {
     add_origin(books, is_lost, balance, errors);
   }
   add_time(balance);
-  balance.balanced = !errors.any();
-  balance.errors = errors.take();
+  balance.balanced = carried_.balanced && !errors.any();
+  for (std::string& error : errors.take()) {
+    if (balance.errors.size() < kMostErrors) balance.errors.push_back(std::move(error));
+  }
   return balance;
 }
 

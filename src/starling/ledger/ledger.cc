@@ -105,6 +105,11 @@ std::uint64_t Account::live_applications() const { return std::atomic_ref(live_a
 
 std::uint64_t Account::live_staleness() const { return std::atomic_ref(live_staleness_).load(std::memory_order_relaxed); }
 
+void Account::show_live(std::uint64_t applications, std::uint64_t staleness) {
+  std::atomic_ref(live_applications_).store(applications, std::memory_order_relaxed);
+  std::atomic_ref(live_staleness_).store(staleness, std::memory_order_relaxed);
+}
+
 const params::VersionVector& Account::contents() { return find_or_add(applied_, rank_, ranks_); }
 
 Ledger::Ledger(int ranks, int workers, std::vector<int> places) : workers_(workers), places_(std::move(places)) {

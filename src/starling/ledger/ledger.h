@@ -92,6 +92,8 @@ class alignas(64) Account {
   // The same for all ranks to see while this one goes on: applications so far, and the sum of their staleness in versions.
   std::uint64_t live_applications() const;
   std::uint64_t live_staleness() const;
+  // Of a rank in another process: what it has told of itself.
+  void show_live(std::uint64_t applications, std::uint64_t staleness);
   const Histogram& version_staleness() const { return version_staleness_; }
   const Histogram& skew() const { return skew_; }
 
@@ -172,7 +174,19 @@ class Ledger {
   std::string save() const;
   void restore(const std::string& text);
 
+  // For a run that goes on with other ranks: closes the books of the run before, a text of save(), and adds their totals to every balance
+  // from now on. Times and steps are by worker, and are not carried on. Throws UserError as restore() does. Precondition: these books are
+  // empty.
+  void carry(const std::string& text);
+  const Balance& carried() const { return carried_; }
+
+  // The same for the account of one rank: how the books of ranks in other processes come together in one.
+  std::string save_account(int rank) const;
+  void restore_account(int rank, const std::string& text);
+
  private:
+  struct AccountFile;
+  struct CarriedFile;
   struct OriginBooks;
   class Errors;
   using Index = std::vector<std::vector<const params::VersionVector*>>;
@@ -189,6 +203,7 @@ class Ledger {
   int workers_;
   std::vector<int> places_;
   std::vector<Account> accounts_;
+  Balance carried_{};  // Totals of runs with other ranks, before this one.
 };
 
 // For people: a line for the updates, one for each kind of staleness, the times of the workers, and what is wrong if anything is. Every

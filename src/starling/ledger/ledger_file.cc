@@ -3,6 +3,7 @@
 // The books as text, for checkpoints.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -126,24 +127,100 @@ Duration duration_from(const Json& json) {
 
 }  // namespace
 
+// Has access to what an account holds.
+struct Ledger::AccountFile {
+  static Json to_json(const Account& account) {
+    Json dropped = Json::object();
+    for (const auto& [reason, updates] : account.dropped_) dropped[reason] = ledger::to_json(updates);
+    return {{"produced", account.produced_},
+            {"addressed", by_place(account.addressed_)},
+            {"applied", by_place(account.applied_)},
+            {"applied_twice", by_place(account.applied_twice_)},
+            {"dropped", std::move(dropped)},
+            {"version_staleness", ledger::to_json(account.version_staleness_)},
+            {"set_staleness", ledger::to_json(account.set_staleness_)},
+            {"skew", ledger::to_json(account.skew_)},
+            {"time", ledger::to_json(account.time_)},
+            {"bytes_sent", account.bytes_sent_},
+            {"steps", account.steps_}};
+  }
+
+  static Account from_json(const Json& entry, int rank, int ranks) {
+    Account account(rank, ranks);
+    account.produced_ = whole_number(entry.at("produced"));
+    account.addressed_ = addressed_from(entry.value("addressed", Json::array()), ranks);
+    account.applied_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied"), ranks);
+    account.applied_twice_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied_twice"), ranks);
+    for (const auto& [reason, updates] : entry.at("dropped").items()) account.dropped_.emplace(reason, updates_from(updates, ranks));
+    account.version_staleness_ = histogram_from(entry.at("version_staleness"));
+    account.set_staleness_ = histogram_from(entry.at("set_staleness"));
+    account.skew_ = histogram_from(entry.at("skew"));
+    const Json& time = entry.at("time");
+    account.time_ = {duration_from(time.at("compute_ns")), duration_from(time.at("waiting_ns")),
+                     duration_from(time.at("communication_ns"))};
+    account.bytes_sent_ = whole_number(entry.at("bytes_sent"));
+    account.steps_ = whole_number(entry.at("steps"));
+    for (const auto& [staleness, times] : account.version_staleness_.entries()) {
+      account.live_applications_ += times;
+      account.live_staleness_ += times * staleness;
+    }
+    return account;
+  }
+};
+
+// Totals of earlier books, as far as they are carried on.
+struct Ledger::CarriedFile {
+  static Json to_json(const Balance& carried) {
+    return {{"balanced", carried.balanced},
+            {"errors", carried.errors},
+            {"produced", carried.produced},
+            {"applied", carried.applied},
+            {"dropped", carried.dropped},
+            {"version_staleness", ledger::to_json(carried.version_staleness)},
+            {"set_staleness", ledger::to_json(carried.set_staleness)},
+            {"skew", ledger::to_json(carried.skew)},
+            {"bytes_sent", carried.bytes_sent}};
+  }
+
+  static Balance from_json(const Json& json) {
+    Balance carried;
+    carried.balanced = json.at("balanced").get<bool>();
+    carried.errors = json.at("errors").get<std::vector<std::string>>();
+    carried.produced = whole_number(json.at("produced"));
+    carried.applied = whole_number(json.at("applied"));
+    for (const auto& [reason, times] : json.at("dropped").items()) carried.dropped[reason] = whole_number(times);
+    carried.version_staleness = histogram_from(json.at("version_staleness"));
+    carried.set_staleness = histogram_from(json.at("set_staleness"));
+    carried.skew = histogram_from(json.at("skew"));
+    carried.bytes_sent = whole_number(json.at("bytes_sent"));
+    return carried;
+  }
+};
+
+void Ledger::carry(const std::string& text) {
+  try {
+    const Json json = Json::parse(text);
+    const auto ranks = static_cast<int>(list(json.at("accounts")).size());
+    const auto workers = json.at("workers").get<int>();
+    const auto places = json.at("places").get<std::vector<int>>();
+    const bool fits = std::all_of(places.begin(), places.end(), [&](int place) { return place >= 0 && place < ranks; });
+    if (workers < 1 || workers > ranks || places.empty() || !fits) refuse("its ranks, workers and places do not fit together");
+    Ledger before(ranks, workers, places);
+    before.restore(text);
+    carried_ = before.close({});
+  } catch (const Json::exception& error) {
+    refuse(error.what());
+  }
+  carried_.time.clear();
+  carried_.steps.clear();
+  carried_.straggler.reset();
+}
+
 std::string Ledger::save() const {
   Json accounts = Json::array();
-  for (const Account& account : accounts_) {
-    Json dropped = Json::object();
-    for (const auto& [reason, updates] : account.dropped_) dropped[reason] = to_json(updates);
-    accounts.push_back({{"produced", account.produced_},
-                        {"addressed", by_place(account.addressed_)},
-                        {"applied", by_place(account.applied_)},
-                        {"applied_twice", by_place(account.applied_twice_)},
-                        {"dropped", std::move(dropped)},
-                        {"version_staleness", to_json(account.version_staleness_)},
-                        {"set_staleness", to_json(account.set_staleness_)},
-                        {"skew", to_json(account.skew_)},
-                        {"time", to_json(account.time_)},
-                        {"bytes_sent", account.bytes_sent_},
-                        {"steps", account.steps_}});
-  }
-  const Json json{{"format", kFormat}, {"workers", workers_}, {"places", places_}, {"accounts", std::move(accounts)}};
+  for (const Account& account : accounts_) accounts.push_back(AccountFile::to_json(account));
+  Json json{{"format", kFormat}, {"workers", workers_}, {"places", places_}, {"accounts", std::move(accounts)}};
+  if (carried_.produced > 0 || carried_.bytes_sent > 0) json["carried"] = CarriedFile::to_json(carried_);
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -162,30 +239,24 @@ void Ledger::restore(const std::string& text) {
     }
     const int ranks = static_cast<int>(accounts_.size());
     std::vector<Account> restored;
-    for (int rank = 0; rank < ranks; ++rank) {
-      const Json& entry = accounts[static_cast<std::size_t>(rank)];
-      Account account(rank, ranks);
-      account.produced_ = whole_number(entry.at("produced"));
-      account.addressed_ = addressed_from(entry.value("addressed", Json::array()), ranks);
-      account.applied_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied"), ranks);
-      account.applied_twice_ = by_place_from<std::vector<Account::Applied>>(entry.at("applied_twice"), ranks);
-      for (const auto& [reason, updates] : entry.at("dropped").items()) account.dropped_.emplace(reason, updates_from(updates, ranks));
-      account.version_staleness_ = histogram_from(entry.at("version_staleness"));
-      account.set_staleness_ = histogram_from(entry.at("set_staleness"));
-      account.skew_ = histogram_from(entry.at("skew"));
-      const Json& time = entry.at("time");
-      account.time_ = {duration_from(time.at("compute_ns")), duration_from(time.at("waiting_ns")),
-                       duration_from(time.at("communication_ns"))};
-      account.bytes_sent_ = whole_number(entry.at("bytes_sent"));
-      account.steps_ = whole_number(entry.at("steps"));
-      for (const auto& [staleness, times] : account.version_staleness_.entries()) {
-        account.live_applications_ += times;
-        account.live_staleness_ += times * staleness;
-      }
-      restored.push_back(std::move(account));
-    }
+    restored.reserve(accounts.size());
+    for (int rank = 0; rank < ranks; ++rank)
+      restored.push_back(AccountFile::from_json(accounts[static_cast<std::size_t>(rank)], rank, ranks));
+    carried_ = json.contains("carried") ? CarriedFile::from_json(json.at("carried")) : Balance{};
     // One by one: others hold references to the accounts.
     for (std::size_t rank = 0; rank < accounts_.size(); ++rank) accounts_[rank] = std::move(restored[rank]);
+  } catch (const Json::exception& error) {
+    refuse(error.what());
+  }
+}
+
+std::string Ledger::save_account(int rank) const {
+  return AccountFile::to_json(accounts_[static_cast<std::size_t>(rank)]).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void Ledger::restore_account(int rank, const std::string& text) {
+  try {
+    account(rank) = AccountFile::from_json(Json::parse(text), rank, static_cast<int>(accounts_.size()));
   } catch (const Json::exception& error) {
     refuse(error.what());
   }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -34,6 +35,31 @@ class BatchStream final : public strategy::BatchSource {
 
   std::optional<strategy::Assignment> next() override {
     const std::lock_guard lock(mutex_);
+    return assigned(advance());
+  }
+
+  // The batch of this number, counted from 0 since the stream was opened; those before it are others'. How processes with a copy of the
+  // stream each take from it in common: numbers are dealt out, and every process finds its batches by them. Numbers grow from call to call.
+  std::optional<strategy::Assignment> next_numbered(std::uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    while (order_.position().number < opened_at_ + number) {
+      if (!advance()) return std::nullopt;
+    }
+    return assigned(advance());
+  }
+
+  // When nobody takes batches.
+  void open() {
+    paused_ = false;
+    opened_at_ = order_.position().number;
+  }
+  const Position& position() const { return order_.position(); }
+  void seek(const Position& position) { order_.seek(position); }
+
+ private:
+  using Indices = std::optional<std::span<const std::uint32_t>>;
+
+  Indices advance() {
     const Position& position = order_.position();
     if (paused_ || !may_go_on_(position)) {
       paused_ = true;
@@ -41,24 +67,23 @@ class BatchStream final : public strategy::BatchSource {
     }
     const double samples = static_cast<double>(order_.samples_per_epoch());
     const double epoch = static_cast<double>(position.epoch) + static_cast<double>(position.sample) / samples;
-    const std::span<const std::uint32_t> indices = order_.next(schedule_.batch(epoch));
+    return order_.next(schedule_.batch(epoch));
+  }
+
+  std::optional<strategy::Assignment> assigned(const Indices& indices) const {
+    if (!indices) return std::nullopt;
     return strategy::Assignment{.epoch = order_.position().epoch,
                                 .sample = order_.position().sample,
                                 .number = order_.position().number,
-                                .indices = {indices.begin(), indices.end()}};
+                                .indices = {indices->begin(), indices->end()}};
   }
 
-  // When nobody takes batches.
-  void open() { paused_ = false; }
-  const Position& position() const { return order_.position(); }
-  void seek(const Position& position) { order_.seek(position); }
-
- private:
   std::mutex mutex_;
   data::BatchOrder order_;
   const optim::Schedule& schedule_;
   std::function<bool(const Position&)> may_go_on_;
   bool paused_ = false;
+  std::uint64_t opened_at_ = 0;  // Batches given out before.
 };
 
 }  // namespace starling::run

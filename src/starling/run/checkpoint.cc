@@ -81,6 +81,7 @@ Json to_json(const RunState& state) {
   for (const WorkerState& worker : state.workers) workers.push_back(to_json(worker));
   return {{"position", to_json(state.position)},
           {"steps", state.steps},
+          {"steps_before", state.steps_before},
           {"samples", state.samples},
           {"skipped", state.skipped},
           {"seconds", state.seconds},
@@ -101,6 +102,7 @@ RunState state_from(const Json& json) {
   RunState state;
   state.position = position_from(json.at("position"));
   state.steps = json.at("steps");
+  state.steps_before = json.value("steps_before", std::int64_t{0});
   state.samples = json.at("samples");
   state.skipped = json.at("skipped");
   state.seconds = json.at("seconds");

@@ -44,6 +44,7 @@ struct WorkerState {
 struct RunState {
   data::BatchOrder::Position position{};  // Of the worker that is furthest. Its number is the step.
   std::uint64_t steps = 0;                // Of all workers together. It names the checkpoint.
+  std::int64_t steps_before = 0;          // Besides those of the workers, where there once were more or fewer of them.
   std::uint64_t samples = 0;              // Of all workers; likewise below.
   std::uint64_t skipped = 0;
   double seconds = 0;  // Of training, evaluation and checkpoints not counted.

@@ -36,14 +36,17 @@ compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& sam
   return evaluate_range(replica, samples, 0, samples.count, predictions);
 }
 
-compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index,
-                                  const std::function<void()>& each_batch, std::span<std::int32_t> predictions) {
+PartRange part_range(const data::Samples& samples, int parts, int index) {
   const std::size_t batches = (samples.count + kEvaluationBatch - 1) / kEvaluationBatch;
   const auto boundary = [&](int part) {
     return std::min(samples.count, batches * static_cast<std::size_t>(part) / static_cast<std::size_t>(parts) * kEvaluationBatch);
   };
-  const std::size_t begin = boundary(index);
-  const std::size_t end = boundary(index + 1);
+  return {.begin = boundary(index), .end = boundary(index + 1)};
+}
+
+compute::Evaluation evaluate_part(compute::Replica& replica, const data::Samples& samples, int parts, int index,
+                                  const std::function<void()>& each_batch, std::span<std::int32_t> predictions) {
+  const auto [begin, end] = part_range(samples, parts, index);
   return evaluate_range(replica, samples, begin, end, predictions.empty() ? predictions : predictions.subspan(begin, end - begin),
                         each_batch);
 }

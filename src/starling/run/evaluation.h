@@ -3,6 +3,7 @@
 // Looking at a model: loss and accuracy over a set, and what tells data and weights from others.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <span>
@@ -15,6 +16,13 @@ namespace starling::run {
 
 // Loss and correct answers over a set. `predictions` is empty or has one element per sample. Allocates once.
 compute::Evaluation evaluate(compute::Replica& replica, const data::Samples& samples, std::span<std::int32_t> predictions);
+
+// Part `index` of `parts` that a set is cut into: samples begin, …, end - 1.
+struct PartRange {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+PartRange part_range(const data::Samples& samples, int parts, int index);
 
 // The same over part `index` of `parts` that the set is cut into; parts begin where batches do, so that the sum over them does not depend
 // on their number but for the rounding of the loss.

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
 
 #include "starling/base/error.h"
@@ -23,6 +24,18 @@ using fabric::SimOptions;
 void read_interval(TomlTable& table, Interval& interval) {
   read(table, "from", interval.from);
   read(table, "until", interval.until);
+}
+
+// A key with two values, of which the second is true.
+void read_choice(TomlTable& table, const char* key, const std::array<const char*, 2>& values, bool& result) {
+  const auto text = table.string(key);
+  if (!text) return;
+  table.locate(key, [&] {
+    if (*text != values[0] && *text != values[1]) {
+      throw UserError(fmt::format("mpi.{} is '{}', but it is {} or {}", key, *text, values[0], values[1]));
+    }
+    result = *text == values[1];
+  });
 }
 
 // For a LinkModel or a LinkRule.
@@ -209,6 +222,11 @@ FabricConfig read_fabric_tables(TomlTable& file) {
     table.reject_unknown_keys();
     table.require("factor");
   }
+  if (auto mpi = file.table("mpi")) {
+    read_choice(*mpi, "all_reduce", {"ordered", "library"}, config.mpi.library_all_reduce);
+    read_choice(*mpi, "windows", {"automatic", "one-sided"}, config.mpi.one_sided_windows);
+    mpi->reject_unknown_keys();
+  }
   if (auto sim = file.table("sim")) {
     read(*sim, "pool_threads", config.sim.pool_threads);
     read(*sim, "stack_bytes", config.sim.stack_bytes);
@@ -241,6 +259,11 @@ void write_fabric_tables(const FabricConfig& config, TomlWriter& writer) {
     writer.put("ranks", rule.ranks.text());
     writer.put("factor", rule.factor);
   }
+  if (config.name == "mpi") {
+    writer.table("mpi");
+    writer.put("all_reduce", config.mpi.library_all_reduce ? "library" : "ordered");
+    writer.put("windows", config.mpi.one_sided_windows ? "one-sided" : "automatic");
+  }
   if (config.name != "sim") return;
   writer.table("sim");
   writer.put("pool_threads", options.pool_threads);
@@ -261,11 +284,24 @@ FabricConfig parse_fabric_config(const std::string& text, const std::string& ori
 
 FabricConfig read_fabric_config(const std::string& path) { return parse_fabric_config(read_file(path, "configuration file"), path); }
 
+void validate(const FabricConfig& config) {
+  if (config.name != "mpi") {
+    (void)make_fabric(config);
+    return;
+  }
+  config.sim.validate();
+  for (fabric::Rank rank = 0; rank < config.sim.ranks; ++rank) fabric::check_not_faster(config.sim, rank, "processes");
+}
+
 std::unique_ptr<fabric::Fabric> make_fabric(const FabricConfig& config) {
+  if (config.name == "mpi") {
+    throw UserError(
+        "the fabric 'mpi' joins processes that were started together: start them with mpirun or srun, as mpirun -n 4 starling train");
+  }
   if (config.name == "threads") return std::make_unique<fabric::ThreadsFabric>(config.sim);
   if (config.name == "sim") return std::make_unique<fabric::SimFabric>(config.sim);
-  throw UserError(
-      fmt::format("the fabric is '{}', but it is one of threads, sim.{}", config.name, nearest_name_hint(config.name, {"threads", "sim"})));
+  throw UserError(fmt::format("the fabric is '{}', but it is one of threads, sim, mpi.{}", config.name,
+                              nearest_name_hint(config.name, {"threads", "sim", "mpi"})));
 }
 
 }  // namespace starling::run

@@ -11,13 +11,15 @@
 #include <string>
 
 #include "starling/fabric/fabric.h"
+#include "starling/fabric/mpi/options.h"
 #include "starling/fabric/sim/options.h"
 
 namespace starling::run {
 
 struct FabricConfig {
-  std::string name = "threads";  // threads or sim.
-  fabric::SimOptions sim;        // What every fabric needs, and what the simulator alone does.
+  std::string name = "threads";  // threads, sim or mpi.
+  fabric::SimOptions sim{};      // What every fabric needs, and what the simulator alone does.
+  fabric::MpiOptions mpi{};      // What the MPI fabric alone needs.
 };
 
 // Reads a TOML file. Throws UserError, with file, line and key, for a file that cannot be read or parsed, an unknown key (with the nearest
@@ -37,8 +39,11 @@ FabricConfig read_fabric_tables(TomlTable& file);
 // not part of it.
 void write_fabric_tables(const FabricConfig& config, TomlWriter& writer);
 
-// Throws UserError for an unknown name or options out of range. Delays, and whatever else is not of the simulator alone, count on every
-// fabric.
+// Throws UserError for an unknown name or options out of range.
+void validate(const FabricConfig& config);
+
+// A fabric whose ranks live in this process. Throws UserError as validate() does, and for mpi: that one is made by the job this process is
+// in (fabric::MpiJob). Delays, and whatever else is not of the simulator alone, count on every fabric.
 std::unique_ptr<fabric::Fabric> make_fabric(const FabricConfig& config);
 
 }  // namespace starling::run

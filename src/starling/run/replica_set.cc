@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 
 #include "starling/base/error.h"
@@ -30,19 +31,31 @@ std::string part_text(const RunConfig& config, const compute::Problem& problem, 
 
 }  // namespace
 
-ReplicaSet::ReplicaSet(const RunConfig& config, const data::Dataset& dataset, const strategy::Registry& registry) {
+ReplicaSet::ReplicaSet(const RunConfig& config, const data::Dataset& dataset, const strategy::Registry& registry,
+                       const std::vector<fabric::Rank>& here) {
   const strategy::Description& description = registry.find(config.strategy_name());
   const compute::Problem problem = compute::Problem::of(dataset.train);
+  const auto is_here = [&](int worker) { return here.empty() || std::find(here.begin(), here.end(), worker) != here.end(); };
+  Replicas& whole = description.trains_parts ? viewers_ : replicas_;
+  replicas_.resize(static_cast<std::size_t>(config.workers));
+  whole.resize(replicas_.size());
   for (int worker = 0; worker < config.workers; ++worker) {
+    if (!is_here(worker)) continue;
     const auto rank = static_cast<std::uint32_t>(worker);
-    Replicas& whole = description.trains_parts ? viewers_ : replicas_;
-    whole.push_back(compute::make_replica(config.model, problem, config.seed(), rank));
+    whole[rank] = compute::make_replica(config.model, problem, config.seed(), rank);
     if (!description.trains_parts) continue;
-    const params::Layout& layout = viewers_.back()->layout();
+    const params::Layout& layout = whole[rank]->layout();
     const params::Layout part = description.part_layout(config.settings(description), config.roles(description), layout, worker);
     const std::string model = part == layout ? config.model : part_text(config, problem, part);
-    replicas_.push_back(compute::make_replica(model, problem, config.seed(), rank));
+    replicas_[rank] = compute::make_replica(model, problem, config.seed(), rank);
   }
+  const bool none = std::all_of(whole.begin(), whole.end(), [](const auto& replica) { return replica == nullptr; });
+  if (none) whole[0] = compute::make_replica(config.model, problem, config.seed(), 0);
+}
+
+const params::Layout& ReplicaSet::layout() const {
+  const Replicas& whole = viewers_.empty() ? replicas_ : viewers_;
+  return (*std::find_if(whole.begin(), whole.end(), [](const auto& replica) { return replica != nullptr; }))->layout();
 }
 
 std::vector<compute::Replica*> ReplicaSet::pointers_to(const Replicas& replicas) {

@@ -12,6 +12,7 @@
 
 #include "starling/compute/model.h"
 #include "starling/data/dataset.h"
+#include "starling/fabric/message.h"
 #include "starling/run/run_config.h"
 #include "starling/strategy/registry.h"
 
@@ -20,13 +21,16 @@ namespace starling::run {
 class ReplicaSet {
  public:
   // Throws UserError as compute::make_replica does, and where the strategy cannot cut the model into parts.
-  ReplicaSet(const RunConfig& config, const data::Dataset& dataset, const strategy::Registry& registry = strategy::Registry::built_in());
+  // `here` are the ranks that live in this process (fabric::Fabric::local_ranks), or none for all. Only their workers get replicas; if none
+  // of them is a worker, there is one of worker 0, of the whole model.
+  ReplicaSet(const RunConfig& config, const data::Dataset& dataset, const strategy::Registry& registry = strategy::Registry::built_in(),
+             const std::vector<fabric::Rank>& here = {});
 
   compute::Replica& operator[](std::size_t worker) const { return *replicas_[worker]; }
   // Of the whole model.
-  const params::Layout& layout() const { return (viewers_.empty() ? replicas_ : viewers_)[0]->layout(); }
+  const params::Layout& layout() const;
 
-  // Valid as long as the set is. No viewers where replicas are no parts.
+  // One for each worker, nullptr where it lives elsewhere. Valid as long as the set is. No viewers where replicas are no parts.
   std::vector<compute::Replica*> pointers() const { return pointers_to(replicas_); }
   std::vector<compute::Replica*> viewers() const { return pointers_to(viewers_); }
 

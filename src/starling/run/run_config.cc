@@ -292,7 +292,7 @@ void validate(const RunConfig& config, const strategy::Registry& registry) {
   if (config.seed() > kLargestSeed) throw UserError(fmt::format("the seed is {}, but it is at most {}", config.seed(), kLargestSeed));
   FabricConfig fabric = config.fabric;
   fabric.sim.ranks = roles.ranks();
-  (void)make_fabric(fabric);
+  validate(fabric);
   const optim::Schedule schedule(config.schedule_options());
   check_optimiser(config.optimiser);
 }
@@ -371,6 +371,13 @@ std::optional<std::string> difference(RunConfig before, RunConfig now) {
 std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now) {
   RunConfig allowed = before;
   allowed.epochs = now.epochs;
+  if (before.fabric.name != "sim" && now.fabric.name != "sim") {  // Real ranks may go on as threads or as processes.
+    allowed.fabric.name = now.fabric.name;
+    allowed.fabric.mpi = now.fabric.mpi;
+  }
+  // Whether another number of workers can go on is for the strategy and the checkpoint to say (other_workers.h).
+  allowed.strategy = before.strategy_name();
+  allowed.workers = now.workers;
   if (before.workers == 1 && now.workers == 1) {  // Many workers meet for a checkpoint, which is part of the course of the run.
     allowed.checkpoint_every = now.checkpoint_every;
     allowed.checkpoint_interval = now.checkpoint_interval;
@@ -444,7 +451,8 @@ void parse_delay(const std::string& text, std::string_view what, RunConfig& conf
   const auto add = [&](const std::string& ranks, const Distribution& distribution) {
     config.fabric.sim.delays.push_back({.point = "step", .ranks = fabric::RankSet::parse(ranks, what), .time = distribution});
   };
-  const std::string all = config.workers == 1 ? "0" : fmt::format("0-{}", config.workers - 1);
+  // Only workers pass the point, so "all" are they; with one, it is not known yet how many there will be.
+  const std::string all = config.workers == 1 ? "all" : fmt::format("0-{}", config.workers - 1);
   if (parts[0] == "gauss") return add(all, Distribution::gauss(time, parse_duration(parts[2], what)));
   add(all, Distribution::constant(time));
   if (parts[0] == "all") return;

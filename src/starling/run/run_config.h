@@ -91,7 +91,8 @@ std::vector<std::string> key_lines(const RunConfig& config);
 std::optional<std::string> difference(RunConfig before, RunConfig now);
 
 // The first difference that would make a run continued with `now` another one than begun with `before`: "optimizer.lr is 0.1, but was
-// 0.05". Nothing if there is none: epochs may be more, and when to checkpoint and where data lies do not matter.
+// 0.05". Nothing if there is none: epochs may be more, when to checkpoint, where data lies and whether real ranks are threads or processes
+// do not matter, and whether there may be more or fewer workers is not judged here.
 std::optional<std::string> conflict(const RunConfig& before, const RunConfig& now);
 
 // Reads "constant", "polynomial:2", "multi-step:30,60:0.1" or "cosine:0.001" into kind, power, milestones, gamma and final rate. Throws

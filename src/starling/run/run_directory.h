@@ -39,7 +39,9 @@ class RunDirectory {
 
   const std::string& path() const { return path_; }
   std::string metrics_path() const { return path_ + "/metrics.jsonl"; }
-  std::string checkpoints_path() const { return path_ + "/checkpoints"; }
+  std::string checkpoints_path() const { return checkpoints_in(path_); }
+  // Where a run directory has its checkpoints, for those who only look.
+  static std::string checkpoints_in(const std::string& path) { return path + "/checkpoints"; }
   std::string result_path() const { return path_ + "/result.json"; }
 
  private:

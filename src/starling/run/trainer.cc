@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
-#include <limits>
 #include <numeric>
 #include <stdexcept>
 #include <tuple>
@@ -16,20 +13,13 @@
 #include "starling/base/sha256.h"
 #include "starling/data/partition.h"
 #include "starling/run/run_result.h"
+#include "starling/run/trainer_spread.h"
 #include "starling/run/trainer_worker.h"
 
 namespace starling::run {
-namespace {
 
-using namespace std::chrono_literals;
 using fabric::Endpoint;
 
-constexpr Duration kReportInterval = 250ms;
-
-// Skipped batches in a row after which there is no hope.
-constexpr std::uint64_t kMostSkipped = 100;
-
-// A rank that fails because another failed says who was the first.
 Status name_the_lost(Status status, const Endpoint& endpoint) {
   if (status.ok()) return status;
   for (const fabric::Departure& departure : endpoint.departures()) {
@@ -42,9 +32,8 @@ Status name_the_lost(Status status, const Endpoint& endpoint) {
   return status;
 }
 
-}  // namespace
-
-Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replicas, const data::Dataset& dataset, TrainerOptions options)
+Trainer::Trainer(const RunConfig& config, const std::vector<compute::Replica*>& replicas, const data::Dataset& dataset,
+                 TrainerOptions options)
     : config_(config),
       dataset_(dataset),
       options_(std::move(options)),
@@ -59,36 +48,61 @@ Trainer::Trainer(const RunConfig& config, std::vector<compute::Replica*> replica
       saved_(static_cast<std::size_t>(roles_.ranks())),
       config_text_(to_toml(config)),
       data_text_(fingerprint(dataset)),
-      gate_(lockstep_) {
+      halting_(std::make_unique<SharedHalting>(lockstep_)) {
   validate(config, registry_);
+  if (options_.fabric != nullptr) make_spread(*options_.fabric);
   STARLING_CHECK(replicas.size() == static_cast<std::size_t>(roles_.workers),
                  fmt::format("{} replicas for {} workers", replicas.size(), roles_.workers));
   const std::vector<compute::Replica*> viewers = viewers_of(replicas);
-  const params::Layout& layout = viewers[0]->layout();
-  if (static_cast<std::size_t>(roles_.servers) > layout.parameter_count()) {
-    throw UserError(fmt::format("there are {} servers for a model of {} parameters", roles_.servers, layout.parameter_count()));
+  const auto given = std::find_if(viewers.begin(), viewers.end(), [](const compute::Replica* viewer) { return viewer != nullptr; });
+  STARLING_CHECK(given != viewers.end(), std::string("there is no replica of the whole model"));
+  whole_ = *given;
+  if (static_cast<std::size_t>(roles_.servers) > whole_->layout().parameter_count()) {
+    throw UserError(fmt::format("there are {} servers for a model of {} parameters", roles_.servers, whole_->layout().parameter_count()));
   }
-  const std::string partition = description_.needs_generator ? "queue" : config.partition;
-  std::vector<std::vector<std::uint32_t>> parts = data::partition(dataset.train, partition, roles_.workers, config.seed());
-  if (config.validation > 0) hold_out(parts);
-  if (partition == "queue") {
-    stream_.emplace(parts[0], config.seed(), schedule_, [this](const data::BatchOrder::Position& at) { return stream_may_go_on(at); });
-  }
-  for (int worker = 0; worker < roles_.workers; ++worker) {
-    const auto index = static_cast<std::size_t>(worker);
-    workers_.push_back(
-        std::make_unique<Worker>(*replicas[index], *viewers[index], data::WorkerBatches(parts, partition, worker, config.seed())));
-    if (config.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->buffers().size());
-    // With a shared order nobody has samples of its own.
-    part_samples_.push_back(partition == "shared" || partition == "queue" ? 1 : parts[index].size());
-  }
-  model_.assign(viewers[0]->weights().begin(), viewers[0]->weights().end());
+  make_workers(replicas, viewers);
+  model_.assign((*given)->weights().begin(), (*given)->weights().end());
   state_.workers.resize(workers_.size());
   ledger_.emplace(roles_.ranks(), roles_.workers, strategy::place_ranks(description_.places, roles_));
+  if (!writes_files()) options_.observer = nullptr;
   if (options_.directory != nullptr) write_into(*options_.directory);
 }
 
 Trainer::~Trainer() = default;
+
+bool Trainer::is_here(fabric::Rank rank) const { return !spread_ || spread_->rank == rank; }
+
+// Where batches are taken: by all in this process, by the generator, or where there is none by every worker from its own copy.
+bool Trainer::has_stream(const std::string& partition) const {
+  if (partition != "queue") return false;
+  return !spread_ || (description_.needs_generator ? is_here(roles_.generator()) : roles_.is_worker(spread_->rank));
+}
+
+void Trainer::make_workers(const std::vector<compute::Replica*>& replicas, const std::vector<compute::Replica*>& viewers) {
+  const std::string partition = description_.needs_generator ? "queue" : config_.partition;
+  std::vector<std::vector<std::uint32_t>> parts = data::partition(dataset_.train, partition, roles_.workers, config_.seed());
+  if (config_.validation > 0) hold_out(parts);
+  from_stream_ = partition == "queue";
+  if (has_stream(partition)) {
+    stream_.emplace(parts[0], config_.seed(), schedule_, [this](const data::BatchOrder::Position& at) { return stream_may_go_on(at); });
+  }
+  const data::WorkerBatches any(parts, partition, 0, config_.seed());
+  samples_in_epoch_ = any.samples_in_epoch();
+  samples_per_epoch_ = static_cast<double>(any.samples_per_epoch()) * roles_.workers;
+  for (int worker = 0; worker < roles_.workers; ++worker) {
+    const auto index = static_cast<std::size_t>(worker);
+    // With a shared order nobody has samples of its own.
+    part_samples_.push_back(partition == "shared" || partition == "queue" ? 1 : parts[index].size());
+    if (!is_here(worker)) {
+      workers_.push_back(std::make_unique<Worker>());
+      continue;
+    }
+    STARLING_CHECK(replicas[index] != nullptr && viewers[index] != nullptr, fmt::format("worker {} has no replica", worker));
+    workers_.push_back(
+        std::make_unique<Worker>(*replicas[index], *viewers[index], data::WorkerBatches(parts, partition, worker, config_.seed())));
+    if (config_.on_nan == OnNan::skip) workers_.back()->buffers_before.resize(workers_.back()->own_buffers().size());
+  }
+}
 
 // The replicas themselves, unless they are parts: then they must be the right ones.
 std::vector<compute::Replica*> Trainer::viewers_of(const std::vector<compute::Replica*>& replicas) const {
@@ -97,6 +111,7 @@ std::vector<compute::Replica*> Trainer::viewers_of(const std::vector<compute::Re
                  fmt::format("{} replicas of the whole model beside {} parts", options_.viewers.size(), replicas.size()));
   for (int worker = 0; worker < roles_.workers; ++worker) {
     const auto index = static_cast<std::size_t>(worker);
+    if (replicas[index] == nullptr || options_.viewers[index] == nullptr) continue;  // It lives elsewhere.
     const params::Layout part = description_.part_layout(settings_, roles_, options_.viewers[index]->layout(), worker);
     const std::string difference = params::difference(part, replicas[index]->layout());
     STARLING_CHECK(difference.empty(), fmt::format("the replica of worker {} is not its part: {}", worker, difference));
@@ -118,6 +133,10 @@ void Trainer::hold_out(std::vector<std::vector<std::uint32_t>>& parts) {
 }
 
 void Trainer::write_into(RunDirectory& directory) {
+  if (!writes_files()) {
+    options_.directory = nullptr;
+    return;
+  }
   options_.directory = &directory;
   store_.emplace(directory.checkpoints_path());
   if (config_.snapshots > 0) snapshots_.emplace(directory.path());
@@ -129,7 +148,33 @@ void Trainer::run() {
   fabric_config.sim.trace = options_.trace;
   fabric_config.sim.start_time = state_.clock;
   fabric_config.sim.start_number = state_.stretches;
-  begin_ = clock_ = last_report_ = last_checkpoint_ = last_seen_ = state_.clock;
+  // The clock of a fabric that is given begins at zero.
+  const Time begin = options_.fabric != nullptr ? Time::zero() : state_.clock;
+  begin_ = clock_ = last_report_ = last_checkpoint_ = last_seen_ = begin;
+  prepare_files();
+  if (options_.observer != nullptr && description_.opening) {
+    const std::string text = description_.opening(settings_, roles_, whole_->layout());
+    if (!text.empty()) options_.observer->noted(text);
+  }
+  // The first checkpoint, so that there is one from the start, and a folder that cannot be written is known before any work is done.
+  gather_state();
+  if (!all_finite(model_)) diverge(state_.position.number, "a weight is not finite");
+  write_checkpoint(begin);
+  open_stream();
+  over_ = std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return is_over(worker->progress()); });
+  if (!over_ && !diverged_) {
+    const std::unique_ptr<fabric::Fabric> made = options_.fabric != nullptr ? nullptr : make_fabric(fabric_config);
+    report_ = (options_.fabric != nullptr ? *options_.fabric : *made).run([&](Endpoint& endpoint) {
+      if (spread_) return run_spread(endpoint);
+      return roles_.is_worker(endpoint.rank()) ? work(endpoint) : serve(endpoint);
+    });
+    if (given_up_) gather_given_up();
+    if (!given_up_) judge(report_);
+  }
+  finish();
+}
+
+void Trainer::prepare_files() {
   if (options_.directory != nullptr && !metrics_) {
     metrics_.emplace(options_.directory->metrics_path(), state_.metrics_bytes);
     if (metrics_->size() < state_.metrics_bytes && options_.observer != nullptr) {
@@ -139,28 +184,11 @@ void Trainer::run() {
   }
   if (options_.directory != nullptr) options_.directory->remove_result();
   if (snapshots_) {
-    const data::BatchOrder::Position& position = workers_[0]->batches.progress();
+    const data::BatchOrder::Position& position = workers_[0]->progress();
     snapshots_->drop_after(position.number);
-    next_snapshot_ = snapshots_due(workers_[0]->batches.epoch(), config_.snapshots) + 1;
-    if (position.number == 0) snapshots_->write({.weights = model_}, workers_[0]->viewer.layout());
+    next_snapshot_ = snapshots_due(fraction(position), config_.snapshots) + 1;
+    if (position.number == 0) snapshots_->write({.weights = model_}, whole_->layout());
   }
-  if (options_.observer != nullptr && description_.opening) {
-    const std::string text = description_.opening(settings_, roles_, workers_[0]->viewer.layout());
-    if (!text.empty()) options_.observer->noted(text);
-  }
-  // The first checkpoint, so that there is one from the start, and a folder that cannot be written is known before any work is done.
-  gather_state();
-  if (!all_finite(model_)) diverge(state_.position.number, "a weight is not finite");
-  write_checkpoint(state_.clock);
-  open_stream();
-  over_ = std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return is_over(worker->batches.progress()); });
-  if (!over_ && !diverged_) {
-    report_ = make_fabric(fabric_config)->run([&](Endpoint& endpoint) {
-      return roles_.is_worker(endpoint.rank()) ? work(endpoint) : serve(endpoint);
-    });
-    if (!given_up_) judge(report_);
-  }
-  finish();
 }
 
 // The body of a worker: stretch after stretch.
@@ -168,7 +196,8 @@ Status Trainer::work(Endpoint& raw) {
   // Only with servers can a worker that was lost come back in the middle of a stretch.
   if (raw.incarnation() > 0 && !description_.needs_servers) return {};
   fabric::MeteredEndpoint endpoint(raw);
-  collective::Meeting meeting(endpoint, patience());
+  const collective::Attendance attendance = spread_ ? collective::Attendance::all : collective::Attendance::those_there;
+  collective::Meeting meeting(endpoint, patience(endpoint), attendance);
   Worker& worker = *workers_[static_cast<std::size_t>(endpoint.rank())];
   for (;;) {
     worker.bytes_before = endpoint.bytes_moved();
@@ -191,14 +220,23 @@ Status Trainer::work(Endpoint& raw) {
 
 Status Trainer::serve(Endpoint& raw) {
   fabric::MeteredEndpoint endpoint(raw);
-  collective::Meeting meeting(endpoint, patience());
+  const collective::Attendance attendance = spread_ ? collective::Attendance::all : collective::Attendance::those_there;
+  collective::Meeting meeting(endpoint, patience(endpoint), attendance);
   for (;;) {
-    const std::uint64_t bytes_before = endpoint.bytes_moved();
+    std::uint64_t bytes_before = endpoint.bytes_moved();
     endpoint.publish(&bytes_sent_[static_cast<std::size_t>(endpoint.rank())], ledger_->account(endpoint.rank()).bytes_sent());
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
+    if (spread_) {
+      endpoint.after_receive([&] {
+        const std::uint64_t before = endpoint.bytes_moved();
+        look_around_serving();
+        bytes_before += endpoint.bytes_moved() - before;
+      });
+    }
     STARLING_TRY(strategy->start_serving());
     STARLING_TRY(strategy->serve());
-    if (given_up_) return {};
+    endpoint.after_receive({});
+    if (heard_given_up()) return {};
     count_bytes(endpoint, bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);
     STARLING_TRY(meet(meeting, endpoint, nullptr));
@@ -215,232 +253,10 @@ void Trainer::count_bytes(fabric::MeteredEndpoint& endpoint, std::uint64_t befor
   bytes_sent_[static_cast<std::size_t>(endpoint.rank())].store(account.bytes_sent(), std::memory_order_relaxed);
 }
 
-Result<bool> Trainer::train(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
-  for (;;) {
-    const std::uint64_t epoch = worker.batches.progress().epoch;
-    const Duration waited = endpoint.waited();
-    Result<std::optional<Task>> task = next_task(strategy, worker);
-    if (!task) return task.failure();
-    ledger_->account(endpoint.rank()).time().waiting += endpoint.waited() - waited;
-    if (given_up_) return false;
-    if (!*task) return true;
-    Result<bool> going = step(endpoint, strategy, worker, **task);
-    if (!going) return going.failure();
-    if (!*going) return false;
-    STARLING_TRY(take_snapshot_if_due(endpoint, strategy, worker));
-    const data::BatchOrder::Position& position = worker.batches.progress();
-    look_around(endpoint);
-    if (given_up_) return false;
-    if (position.epoch == epoch) continue;
-    if (stretch_ends_at(position.epoch)) {
-      if (!stream_) return true;  // A stream says itself when it pauses.
-    } else if (collective::is_first_alive(endpoint)) {
-      STARLING_TRY(end_epoch_on_the_side(endpoint, strategy, worker));
-    }
-  }
-}
-
-Result<std::optional<Trainer::Task>> Trainer::next_task(strategy::Strategy& strategy, Worker& worker) {
-  const data::BatchOrder::Position& progress = worker.batches.progress();
-  Task task{.number = progress.number + 1};
-  if (!stream_) {
-    if (is_over(progress) || !gate_.may_begin(task.number)) return std::optional<Task>{};
-    task.epoch = progress.epoch;
-    task.position = worker.batches.epoch();
-    task.draw = worker.batches.next(schedule_.batch(task.position), strategy.takes_part(task.number));
-    return std::optional<Task>{task};
-  }
-  std::optional<strategy::Assignment> assignment;
-  if (description_.needs_generator) {
-    Result<std::optional<strategy::Assignment>> dealt = strategy.next_batch();
-    if (!dealt) return dealt.failure();
-    assignment = std::move(*dealt);
-  } else {
-    assignment = stream_->next();
-  }
-  if (!assignment) return std::optional<Task>{};
-  worker.assignment = std::move(*assignment);
-  worker.batches.took({.epoch = worker.assignment.epoch, .sample = worker.assignment.sample, .number = worker.assignment.number});
-  task.draw.indices = worker.assignment.indices;
-  // A batch never goes beyond the end of an epoch.
-  const std::uint64_t all = worker.batches.samples_in_epoch();
-  const bool last = worker.assignment.sample == 0;
-  task.epoch = worker.assignment.epoch - (last ? 1 : 0);
-  const std::uint64_t before = (last ? all : worker.assignment.sample) - task.draw.indices.size();
-  task.position = static_cast<double>(task.epoch) + static_cast<double>(before) / static_cast<double>(all);
-  return std::optional<Task>{task};
-}
-
-void Trainer::open_stream() {
-  if (!stream_) return;
-  stretch_begins_at_ = stream_->position().number;
-  stream_->open();
-}
-
-// Asked by whoever takes a batch from the stream, one at a time.
-bool Trainer::stream_may_go_on(const data::BatchOrder::Position& position) {
-  if (given_up_ || is_over(position) || !gate_.may_begin(position.number + 1)) return false;
-  return position.sample != 0 || position.number == stretch_begins_at_ || !stretch_ends_at(position.epoch);
-}
-
-// One gradient and its exchange. False if the run is not to go on.
-Result<bool> Trainer::step(fabric::MeteredEndpoint& endpoint, strategy::Strategy& strategy, Worker& worker, const Task& task) {
-  ledger::Account& account = ledger_->account(endpoint.rank());
-  compute::Replica& replica = worker.replica;
-  const std::uint64_t number = task.number;
-  worker.last_lr = schedule_.lr(task.position);
-  worker.last_batch = schedule_.batch(task.position);
-  if (worker.loss_epoch != task.epoch + 1) {
-    worker.loss_epoch = task.epoch + 1;
-    worker.state.epoch_loss_sum = 0;
-    worker.state.epoch_samples = 0;
-  }
-  const data::Batch batch{.samples = &dataset_.train, .indices = task.draw.indices, .number = number};
-  const bool recorded =
-      metrics_ && config_.metrics_every > 0 && number % config_.metrics_every == 0 && collective::is_first_alive(endpoint);
-
-  const Time waits_from = endpoint.now();
-  const Duration waited_at_first = endpoint.waited();
-  STARLING_TRY(strategy.prepare(worker.parameters()));
-  const Duration prepared_waiting = endpoint.waited() - waited_at_first;
-  account.time().waiting += prepared_waiting;
-  account.time().communication += endpoint.now() - waits_from - prepared_waiting;
-
-  const Time begin = endpoint.now();
-  std::copy_n(worker.buffers().begin(), worker.buffers_before.size(), worker.buffers_before.begin());
-  double loss = 0;
-  std::optional<double> gradient_norm;
-  bool usable = true;
-  if (batch.size() > 0) {
-    endpoint.compute(static_cast<double>(batch.size()) * worker.work_per_sample(), [&] {
-      loss = replica.compute_gradient(batch);
-      usable = std::isfinite(loss) && all_finite(replica.gradient());
-      if (usable && recorded) gradient_norm = norm(replica.gradient());
-    });
-    account.count_step();
-  }
-  endpoint.pass("step");
-  worker.state.progress = worker.batches.progress();
-  worker.state.order = worker.batches.order();
-  if (!usable && !skip(worker, std::isfinite(loss) ? "the gradient is not finite"
-                                                   : fmt::format("the loss is {}", std::isnan(loss) ? std::abs(loss) : loss))) {
-    return false;
-  }
-  if (!usable || batch.size() == 0) std::fill(replica.gradient().begin(), replica.gradient().end(), 0.0F);
-
-  const Time computed = endpoint.now();
-  const Duration waited_before = endpoint.waited();
-  STARLING_TRY(strategy.exchange({.weights = worker.parameters(),
-                                  .gradient = replica.gradient(),
-                                  .number = number,
-                                  .epoch = task.position,
-                                  .lr = worker.last_lr,
-                                  .first_stage = schedule_.first_stage(task.position),
-                                  .samples = batch.size(),
-                                  .share = task.draw.share,
-                                  .finite = usable}));
-  const Duration waited = endpoint.waited() - waited_before;
-  account.time().compute += computed - begin;
-  account.time().waiting += waited;
-  account.time().communication += endpoint.now() - computed - waited;
-
-  if (usable && batch.size() > 0) {
-    worker.state.skipped_in_a_row = 0;
-    worker.state.samples += batch.size();
-    worker.state.epoch_samples += batch.size();
-    worker.state.epoch_loss_sum += loss * static_cast<double>(batch.size());
-  }
-  publish(worker);
-  activity_.fetch_add(1, std::memory_order_relaxed);
-  if (exchanges_) {
-    bytes_sent_[static_cast<std::size_t>(endpoint.rank())].store(account.bytes_sent() + endpoint.bytes_moved() - worker.bytes_before,
-                                                                 std::memory_order_relaxed);
-  }
-  if (recorded && usable && batch.size() > 0) {
-    MetricsRecord record = make_record("step", endpoint, worker);
-    record.loss = loss;
-    record.gradient_norm = gradient_norm;
-    const std::lock_guard lock(mutex_);
-    write(record);
-  }
-  return true;
-}
-
-// After a batch that gave no usable gradient. False if the run is not to go on.
-bool Trainer::skip(Worker& worker, const std::string& what) {
-  const std::uint64_t number = worker.state.progress.number;
-  if (config_.on_nan == OnNan::stop) {
-    diverge(number, what);
-    return false;
-  }
-  ++worker.state.skipped;
-  ++worker.state.skipped_in_a_row;
-  std::copy(worker.buffers_before.begin(), worker.buffers_before.end(), worker.buffers().begin());
-  const bool epoch_lost = workers_.size() == 1 && worker.state.progress.sample == 0 && worker.state.epoch_samples == 0;
-  if (worker.state.skipped_in_a_row < kMostSkipped && !epoch_lost) return true;
-  diverge(number, fmt::format("{}, and {} batches in a row were skipped", what, worker.state.skipped_in_a_row));
-  return false;
-}
-
-// After every step: is somebody waiting for the end, is a checkpoint due, has nobody heard from the run for a while?
-void Trainer::look_around(Endpoint& endpoint) {
-  const Time now = endpoint.now();
-  const std::lock_guard lock(mutex_);
-  last_seen_ = std::max(last_seen_, now);
-  if (!interrupted_ && options_.stop && options_.stop()) {
-    interrupted_ = true;
-    // Halting workers that do not wait for each other changes their course. In the simulator a run must not depend on when it was
-    // interrupted, so it goes back to the last checkpoint instead.
-    if (config_.fabric.name == "sim" && !description_.lockstep) {
-      given_up_ = true;
-    } else {
-      gate_.halt();
-    }
-  }
-  if (config_.checkpoint_interval > Duration::zero() && now - last_checkpoint_ >= config_.checkpoint_interval) gate_.halt();
-  if (options_.observer != nullptr && now - last_report_ >= kReportInterval) {
-    last_report_ = now;
-    options_.observer->progressed(progress(now));
-  }
-}
-
-// The model as far as the first worker knows it.
-Status Trainer::take_snapshot_if_due(Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
-  if (!snapshots_ || !collective::is_first_alive(endpoint)) return {};
-  const std::uint64_t due = snapshots_due(worker.batches.epoch(), config_.snapshots);
-  if (due < next_snapshot_) return {};
-  STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
-  Snapshot snapshot{.step = worker.batches.progress().number, .epoch = worker.batches.epoch(), .weights = worker.model};
-  snapshot.weights.insert(snapshot.weights.end(), worker.buffers().begin(), worker.buffers().end());
-  {
-    const std::lock_guard lock(mutex_);
-    snapshot.samples = progress(endpoint.now()).samples;
-  }
-  snapshots_->write(snapshot, worker.viewer.layout());
-  next_snapshot_ = due + 1;
-  return {};
-}
-
-// The end of an epoch at which nobody meets: this worker looks at the model as far as it knows it.
-Status Trainer::end_epoch_on_the_side(Endpoint& endpoint, strategy::Strategy& strategy, Worker& worker) {
-  const std::uint64_t epoch = worker.batches.progress().epoch;
-  std::optional<compute::Evaluation> evaluation;
-  if (evaluation_is_due(epoch)) {
-    STARLING_TRY(strategy.peek(worker.parameters(), worker.model));
-    std::vector<float> weights(worker.model.begin(), worker.model.end());
-    weights.insert(weights.end(), worker.buffers().begin(), worker.buffers().end());
-    endpoint.compute(
-        0, [&] { worker.look_at(weights, [&] { evaluation = evaluate_part(worker.viewer, dataset_.test, 1, 0, [&] { ++activity_; }); }); });
-  }
-  const std::lock_guard lock(mutex_);
-  end_epoch(endpoint, worker, evaluation);
-  return {};
-}
-
 data::BatchOrder::Position Trainer::furthest() const {
   data::BatchOrder::Position result;
   for (const auto& worker : workers_) {
-    const data::BatchOrder::Position& position = worker->batches.progress();
+    const data::BatchOrder::Position& position = worker->progress();
     if (std::pair(position.epoch, position.sample) > std::pair(result.epoch, result.sample)) {
       result.epoch = position.epoch;
       result.sample = position.sample;
@@ -465,7 +281,7 @@ void Trainer::judge(const fabric::RunReport& report) {
   report.rethrow();
   const bool failed = std::any_of(report.outcomes.begin(), report.outcomes.end(),
                                   [](const auto& outcome) { return outcome.kind == fabric::RankOutcome::Kind::failed; });
-  if (failed || !over_ || !description_.survives_lost_worker) throw std::runtime_error(report.summary());
+  if (failed || !over_ || spread_ || !description_.survives_lost_worker) throw std::runtime_error(report.summary());
   for (const fabric::RankOutcome& outcome : report.outcomes) {
     if (outcome.kind == fabric::RankOutcome::Kind::finished) continue;
     result_.lost.push_back(outcome.rank);
@@ -479,10 +295,10 @@ void Trainer::judge(const fabric::RunReport& report) {
 void Trainer::count_answers() {
   result_.class_names = dataset_.class_names;
   const bool all_were_there = over_ && result_.ending == Ending::finished && dataset_.test.count > 0 && dataset_.test.has_labels();
-  if (!all_were_there || config_.epochs == 0) return;
+  if (!all_were_there || config_.epochs == 0 || !writes_files()) return;
   if (predictions_.empty()) {  // There was nothing left to do.
     predictions_.resize(dataset_.test.count);
-    workers_[0]->look_at(model_, [&] { (void)evaluate(workers_[0]->viewer, dataset_.test, predictions_); });
+    workers_[0]->look_at(model_, [&] { (void)evaluate(*workers_[0]->viewer, dataset_.test, predictions_); });
   }
   const auto classes = static_cast<std::size_t>(dataset_.test.classes);
   result_.confusion.assign(classes, std::vector<std::uint64_t>(classes));
@@ -502,10 +318,10 @@ void Trainer::finish() {
   }
   state_.total_seconds = earlier_total_seconds_ + to_seconds(last_seen_ - begin_);
   result_.state = state_;
-  result_.epochs = epochs_done();
-  result_.train_loss = furthest().sample == 0 ? state_.train_loss : running_loss();
+  result_.epochs = writes_files() ? epochs_done() : spread_->epochs;
+  result_.train_loss = furthest().sample == 0 || !writes_files() ? state_.train_loss : running_loss();
   result_.weights_sha256 = sha256_hex(std::as_bytes(std::span<const float>(model_)));
-  result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
+  if (writes_files()) result_.balance = given_up_ ? balance_given_up() : ledger_->close(result_.lost);
   result_.roles = roles_;
   count_answers();
   if (options_.directory != nullptr) options_.directory->write_result(to_json(config_, options_.directory->path(), result_));
@@ -536,7 +352,7 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
   const int rank = endpoint.rank();
   std::unique_ptr<strategy::Strategy> made = description_.make({.endpoint = endpoint,
                                                                 .roles = roles_,
-                                                                .layout = workers_[0]->viewer.layout(),
+                                                                .layout = whole_->layout(),
                                                                 .settings = settings_,
                                                                 .account = ledger_->account(rank),
                                                                 .optimiser = config_.optimiser,
@@ -545,7 +361,7 @@ std::unique_ptr<strategy::Strategy> Trainer::make_strategy(Endpoint& endpoint) {
                                                                 .part_samples = part_samples_,
                                                                 .seed = config_.seed(),
                                                                 .stretch = state_.stretches,
-                                                                .patience = patience(),
+                                                                .patience = patience(endpoint),
                                                                 .skips_not_finite = config_.on_nan == OnNan::skip,
                                                                 .batches = stream_ ? &*stream_ : nullptr});
   // A rank that was lost before its first checkpoint has nothing to find again, and begins as a new one.
@@ -568,8 +384,9 @@ bool Trainer::evaluation_is_due(std::uint64_t epoch) const {
   return epoch >= config_.epochs || (config_.evaluate_every > 0 && epoch % config_.evaluate_every == 0);
 }
 
-fabric::Patience Trainer::patience() {
-  return {.slice = config_.fabric.sim.timeout, .progress = [this] { return activity_.load(std::memory_order_relaxed); }};
+fabric::Patience Trainer::patience(Endpoint& endpoint) {
+  return {.slice = config_.fabric.sim.timeout,
+          .progress = [this, &endpoint] { return activity_.load(std::memory_order_relaxed) + endpoint.others_progress(); }};
 }
 
 }  // namespace starling::run

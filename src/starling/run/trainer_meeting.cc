@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "starling/run/trainer.h"
+#include "starling/run/trainer_spread.h"
 #include "starling/run/trainer_worker.h"
 
 namespace starling::run {
@@ -15,11 +16,12 @@ using fabric::Endpoint;
 
 Status Trainer::meet(collective::Meeting& meeting, Endpoint& endpoint, Worker* worker) {
   const Time arrived = endpoint.now();
-  STARLING_TRY(meeting.hold([&] { all_have_arrived(endpoint); }));
+  const fabric::Rank rank = endpoint.rank();
+  STARLING_TRY(meeting.hold([&] { all_have_arrived(endpoint); }, spread_ ? arrival_parcels(rank) : collective::Parcels{}));
   if (given_up_) return {};
-  if (worker != nullptr) ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - arrived;
+  if (worker != nullptr) ledger_->account(rank).time().waiting += endpoint.now() - arrived;
   if (worker != nullptr && evaluates_now_) evaluate_own_part(endpoint, *worker);
-  return meeting.hold([&] { conclude(endpoint); });
+  return meeting.hold([&] { conclude(endpoint); }, spread_ ? conclusion_parcels(rank) : collective::Parcels{});
 }
 
 // The test set is cut into as many parts as there are workers left.
@@ -31,7 +33,7 @@ void Trainer::evaluate_own_part(Endpoint& endpoint, Worker& worker) {
   endpoint.compute(0, [&] {
     worker.look_at(model_, [&] {
       worker.evaluation = evaluate_part(
-          worker.viewer, dataset_.test, static_cast<int>(parts), static_cast<int>(index), [&] { ++activity_; }, predictions_);
+          *worker.viewer, dataset_.test, static_cast<int>(parts), static_cast<int>(index), [&] { ++activity_; }, predictions_);
     });
   });
 }
@@ -41,17 +43,16 @@ void Trainer::validate_own_model(Endpoint& endpoint, Worker& worker) {
   std::vector<float> weights(worker.model.begin(), worker.model.end());
   weights.insert(weights.end(), worker.buffers().begin(), worker.buffers().end());
   endpoint.compute(0, [&] {
-    worker.look_at(weights, [&] { worker.validation = evaluate_part(worker.viewer, validation_, 1, 0, [&] { ++activity_; }); });
+    worker.look_at(weights, [&] { worker.validation = evaluate_part(*worker.viewer, validation_, 1, 0, [&] { ++activity_; }); });
   });
 }
 
 // At the meeting: everything is drained, and nobody computes.
 void Trainer::all_have_arrived(Endpoint& endpoint) {
-  if (stream_) {
+  if (from_stream_) {
+    const data::BatchOrder::Position stream = spread_ ? stream_of_all() : stream_->position();
     for (const auto& worker : workers_) {
-      worker->batches.align(stream_->position());
-      worker->state.progress = worker->batches.progress();
-      worker->state.order = worker->batches.order();
+      worker->align(stream);
       publish(*worker);
     }
   }
@@ -68,7 +69,7 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
       continue;
     }
     if (first == nullptr) first = &worker;
-    const data::BatchOrder::Position& position = worker.batches.progress();
+    const data::BatchOrder::Position& position = worker.progress();
     at_epoch_end = at_epoch_end && position.sample == 0 && position.epoch == epoch.value_or(position.epoch);
     epoch = position.epoch;
   }
@@ -78,9 +79,19 @@ void Trainer::all_have_arrived(Endpoint& endpoint) {
   clock_ = endpoint.now();
   epoch_ends_now_ = at_epoch_end && epoch != recorded_epoch_;
   evaluates_now_ = epoch_ends_now_ && evaluation_is_due(*epoch);
+  const bool due = epoch_ends_now_ && checkpoint_is_due(*epoch);
+  // A meeting in the middle of an epoch is there for the checkpoint.
+  writes_now_ = is_to_end() || !epoch_ends_now_ || due;
+  closes_now_ = is_to_end() || (writes_now_ && store_);
   if (evaluates_now_ && dataset_.test.has_labels()) predictions_.resize(dataset_.test.count);
   if (first != nullptr) assemble_model(*first);
   if (!all_finite(model_)) diverge(furthest().number, "a weight is not finite");
+}
+
+// At the meeting: whether it is the last.
+bool Trainer::is_to_end() const {
+  return interrupted_ ||
+         std::all_of(workers_.begin(), workers_.end(), [&](const auto& worker) { return worker->lost || is_over(worker->progress()); });
 }
 
 // The parameters are what the strategy says; buffers, which no strategy moves, are the mean over the workers, or those of the worker whose
@@ -141,17 +152,17 @@ void Trainer::conclude(Endpoint& endpoint) {
     if (worker->lost) continue;
     if (first == nullptr) first = worker.get();
     evaluation += worker->evaluation;
-    over_ = over_ && is_over(worker->batches.progress());
+    over_ = over_ && is_over(worker->progress());
   }
   if (first != nullptr && epoch_ends_now_) {
     end_epoch(endpoint, *first, evaluates_now_ ? std::optional(evaluation) : std::nullopt);
     // In place of what the first worker knew before everything was drained.
     if (snapshots_) {
-      snapshots_->write({.step = first->batches.progress().number,
-                         .epoch = first->batches.epoch(),
+      snapshots_->write({.step = first->batches->progress().number,
+                         .epoch = first->batches->epoch(),
                          .samples = progress(endpoint.now()).samples,
                          .weights = model_},
-                        first->viewer.layout());
+                        whole_->layout());
     }
   }
   if (interrupted_ && !over_) {
@@ -164,18 +175,27 @@ void Trainer::conclude(Endpoint& endpoint) {
   has_saved_ = true;
   gather_state();
   state_.clock = endpoint.now();
-  // A meeting in the middle of an epoch is there for the checkpoint.
   const bool due = epoch_ends_now_ && checkpoint_is_due(*recorded_epoch_);
-  writes_now_ = over_ || !epoch_ends_now_ || due;
   if (writes_now_) write_checkpoint(endpoint.now(), due || result_.ending != Ending::interrupted);
   ++activity_;
-  gate_.open();
-  open_stream();
+  if (spread_) {
+    forget_what_was_told();
+    deal_numbers_anew();
+  } else {
+    halting_->open();
+    open_stream();
+  }
   clock_ = last_seen_ = endpoint.now();
 }
 
 Status Trainer::begin_next_stretch(Endpoint& endpoint) {
   STARLING_TRY(endpoint.realign(state_.stretches));
+  if (spread_) {
+    halting_->open();
+    open_stream();
+    // Those that are still unread say less than what everybody has brought to the meeting.
+    spread_->signals->take_reports([](fabric::Rank, std::span<const std::byte>) {});
+  }
   if (!collective::is_first_alive(endpoint)) return {};
   const std::lock_guard lock(mutex_);
   clock_ = endpoint.now();

@@ -14,20 +14,24 @@ std::optional<double> finite(double value) { return std::isfinite(value) ? std::
 
 }  // namespace
 
-void Trainer::publish(Worker& worker) {
+double Trainer::fraction(const data::BatchOrder::Position& position) const {
+  return static_cast<double>(position.epoch) + static_cast<double>(position.sample) / static_cast<double>(samples_in_epoch_);
+}
+
+void Trainer::publish(Worker& worker) const {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   Counters& counters = worker.counters;
-  counters.steps.store(worker.batches.progress().number, kRelaxed);
+  counters.steps.store(worker.progress().number, kRelaxed);
   counters.samples.store(worker.state.samples, kRelaxed);
   counters.skipped.store(worker.state.skipped, kRelaxed);
-  counters.epoch.store(worker.batches.epoch(), kRelaxed);
+  counters.epoch.store(fraction(worker.progress()), kRelaxed);
   counters.epoch_loss_sum.store(worker.state.epoch_loss_sum, kRelaxed);
   counters.epoch_samples.store(worker.state.epoch_samples, kRelaxed);
 }
 
 // With the mutex held.
 void Trainer::end_epoch(fabric::Endpoint& endpoint, Worker& worker, const std::optional<compute::Evaluation>& evaluation) {
-  recorded_epoch_ = worker.batches.progress().epoch;
+  recorded_epoch_ = worker.batches->progress().epoch;
   state_.train_loss = running_loss();
   if (evaluation) {
     const auto count = static_cast<double>(evaluation->samples);
@@ -53,8 +57,9 @@ void Trainer::write(const MetricsRecord& record) {
 }
 
 std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
-  std::uint64_t applications = 0;
-  std::uint64_t staleness = 0;
+  const ledger::Histogram& earlier = ledger_->carried().version_staleness;
+  std::uint64_t applications = earlier.count();
+  auto staleness = static_cast<std::uint64_t>(std::llround(earlier.mean() * static_cast<double>(earlier.count())));
   for (int rank = 0; rank < roles_.ranks(); ++rank) {
     applications += ledger_->account(rank).live_applications();
     staleness += ledger_->account(rank).live_staleness();
@@ -64,7 +69,7 @@ std::pair<std::uint64_t, std::uint64_t> Trainer::applications_and_staleness() {
 
 void Trainer::add_exchanges(const ledger::Account& own, MetricsRecord& record) {
   const auto [applications, staleness] = applications_and_staleness();
-  std::uint64_t bytes = 0;
+  std::uint64_t bytes = ledger_->carried().bytes_sent;
   for (const std::atomic<std::uint64_t>& sent : bytes_sent_) bytes += sent.load(std::memory_order_relaxed);
   record.applications = applications;
   record.bytes_sent = bytes;
@@ -80,8 +85,8 @@ MetricsRecord Trainer::make_record(const char* kind, fabric::Endpoint& endpoint,
   const Progress now = progress(endpoint.now());
   MetricsRecord record;
   record.kind = kind;
-  record.step = worker.batches.progress().number;
-  record.epoch = worker.batches.epoch();
+  record.step = worker.batches->progress().number;
+  record.epoch = worker.batches->epoch();
   record.samples = now.samples;
   record.seconds = seconds_at(endpoint.now());
   record.samples_per_second = now.samples_per_second;
@@ -115,13 +120,11 @@ Progress Trainer::progress(Time now) const {
     result.skipped += worker->counters.skipped.load(kRelaxed);
   }
   const double seconds = seconds_at(now) - earlier_seconds_;
-  double per_epoch = 0;
-  for (const auto& worker : workers_) per_epoch += static_cast<double>(worker->batches.samples_per_epoch());
   result.epoch = epochs_done();
   result.epochs = config_.epochs;
-  result.samples_per_second = seconds > 0 ? (result.epoch - earlier_epochs_) * per_epoch / seconds : 0;
+  result.samples_per_second = seconds > 0 ? (result.epoch - earlier_epochs_) * samples_per_epoch_ / seconds : 0;
   result.seconds = to_seconds(now - begin_);
-  const double left = (static_cast<double>(config_.epochs) - result.epoch) * per_epoch;
+  const double left = (static_cast<double>(config_.epochs) - result.epoch) * samples_per_epoch_;
   result.seconds_left = result.samples_per_second > 0 ? std::max(0.0, left / result.samples_per_second) : 0;
   result.train_loss = running_loss();
   result.test_loss = state_.test_loss;

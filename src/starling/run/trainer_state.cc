@@ -4,60 +4,48 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include "starling/base/error.h"
+#include "starling/run/other_workers.h"
 #include "starling/run/trainer.h"
+#include "starling/run/trainer_spread.h"
 #include "starling/run/trainer_worker.h"
 
 namespace starling::run {
-namespace {
 
-// "rank3/optimizer/momentum" is 3 and "optimizer/momentum"; the rank is -1 if it is none of these.
-std::pair<int, std::string> split_rank(const std::string& name, int ranks) {
-  constexpr std::string_view kRank = "rank";
-  const std::size_t slash = name.find('/');
-  int rank = -1;
-  if (!name.starts_with(kRank) || slash == std::string::npos) return {-1, ""};
-  const auto [end, error] = std::from_chars(name.data() + kRank.size(), name.data() + slash, rank);
-  if (error != std::errc() || end != name.data() + slash || rank < 0 || rank >= ranks) return {-1, ""};
-  return {rank, name.substr(slash + 1)};
-}
-
-}  // namespace
-
-void Trainer::restore(const Checkpoint& checkpoint) {
+void Trainer::restore(const Checkpoint& given) {
+  const bool other_workers = given.state.workers.size() != workers_.size();
+  const RunConfig before = parse_run_config(given.config, given.path);
+  const Checkpoint changed = other_workers ? with_other_workers(given, before, config_, registry_) : Checkpoint{};
+  const Checkpoint& checkpoint = other_workers ? changed : given;
   const auto refuse = [&](const std::string& reason) {
     throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
   };
-  if (const auto difference = conflict(parse_run_config(checkpoint.config, checkpoint.path), config_)) refuse(*difference);
-  const std::string difference = params::difference(workers_[0]->viewer.layout(), checkpoint.weights.layout);
+  if (const auto difference = conflict(before, config_)) refuse(*difference);
+  const std::string difference = params::difference(whole_->layout(), checkpoint.weights.layout);
   if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
   if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
-  if (checkpoint.state.workers.size() != workers_.size()) {
-    refuse(fmt::format("it has {} workers, not {}", checkpoint.state.workers.size(), workers_.size()));
-  }
 
   state_ = checkpoint.state;
   model_ = checkpoint.weights.values;
   for (const auto& worker : workers_) {
-    if (!description_.trains_parts) std::copy(model_.begin(), model_.end(), worker->replica.weights().begin());
+    if (worker->is_here() && !description_.trains_parts) std::copy(model_.begin(), model_.end(), worker->replica->weights().begin());
   }
   const std::span<const float> values(checkpoint.vectors.values);
   for (const params::Slice& slice : checkpoint.vectors.layout.slices()) {
     const auto [rank, name] = split_rank(slice.name, roles_.ranks());
     if (rank < 0) refuse(fmt::format("it has a vector '{}', which belongs to no rank", slice.name));
+    if (!is_here(rank)) continue;  // Its own process takes it.
     const std::span<const float> part = params::Layout::part(values, slice);
     if (name != "weights") {
       saved_[static_cast<std::size_t>(rank)].vectors[name].assign(part.begin(), part.end());
       continue;
     }
     const std::span<float> weights =
-        roles_.is_worker(rank) ? workers_[static_cast<std::size_t>(rank)]->replica.weights() : std::span<float>();
+        roles_.is_worker(rank) ? workers_[static_cast<std::size_t>(rank)]->replica->weights() : std::span<float>();
     if (part.size() != weights.size()) {
       refuse(fmt::format("its '{}' has {} floats instead of {}", slice.name, part.size(), weights.size()));
     }
@@ -66,20 +54,22 @@ void Trainer::restore(const Checkpoint& checkpoint) {
   for (const auto& [full_name, number] : state_.numbers) {
     const auto [rank, name] = split_rank(full_name, roles_.ranks());
     if (rank < 0) refuse(fmt::format("it has a number '{}', which belongs to no rank", full_name));
-    saved_[static_cast<std::size_t>(rank)].numbers[name] = number;
+    if (is_here(rank)) saved_[static_cast<std::size_t>(rank)].numbers[name] = number;
   }
   has_saved_ = !state_.ledger.empty();
-  if (has_saved_) ledger_->restore(state_.ledger);
+  if (has_saved_ && other_workers) ledger_->carry(state_.ledger);
+  if (has_saved_ && !other_workers) ledger_->restore(state_.ledger);
   std::tie(recorded_applications_, recorded_staleness_) = applications_and_staleness();
   for (std::size_t i = 0; i < workers_.size(); ++i) {
     workers_[i]->state = state_.workers[i];
-    workers_[i]->batches.seek(state_.workers[i].progress, state_.workers[i].order);
-    const data::BatchOrder::Position& progress = workers_[i]->batches.progress();
+    if (workers_[i]->batches) workers_[i]->batches->seek(state_.workers[i].progress, state_.workers[i].order);
+    const data::BatchOrder::Position& progress = workers_[i]->progress();
     workers_[i]->loss_epoch = progress.sample == 0 ? progress.epoch : progress.epoch + 1;
     publish(*workers_[i]);
   }
   for (int rank = 0; rank < roles_.ranks(); ++rank) bytes_sent_[static_cast<std::size_t>(rank)] = ledger_->account(rank).bytes_sent();
   if (stream_) stream_->seek(state_.workers[0].order);
+  if (spread_) spread_->stream = state_.workers[0].order;
   earlier_seconds_ = state_.seconds;
   earlier_total_seconds_ = state_.total_seconds;
   earlier_epochs_ = epochs_done();
@@ -98,11 +88,21 @@ void Trainer::gather_state() {
     state_.samples += workers_[i]->state.samples;
     state_.skipped += workers_[i]->state.skipped;
   }
+  state_.steps += static_cast<std::uint64_t>(state_.steps_before);  // Which may be negative.
   state_.numbers.clear();
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     for (const auto& [name, number] : saved_[rank].numbers) state_.numbers[fmt::format("rank{}/{}", rank, name)] = number;
   }
-  if (has_saved_) state_.ledger = ledger_->save();
+  // Where the others' books were not asked for, nobody reads them.
+  if (has_saved_ && (!spread_ || closes_now_)) state_.ledger = ledger_->save();
+}
+
+// Where the model is not enough to know the weights of this worker.
+std::span<const float> Trainer::weights_apart(const Worker& worker) const {
+  if (!worker.is_here()) return worker.told_weights;
+  const std::span<const float> weights = worker.replica->weights();
+  const bool same = !description_.trains_parts && std::memcmp(weights.data(), model_.data(), weights.size_bytes()) == 0;
+  return same ? std::span<const float>() : weights;
 }
 
 // Planned is what a run writes that is never interrupted.
@@ -113,17 +113,15 @@ void Trainer::write_checkpoint(Time now, bool planned) {
   state_.total_seconds = earlier_total_seconds_ + to_seconds(now - begin_);
   CheckpointContents contents{.state = state_,
                               .config = config_text_,
-                              .model = workers_[0]->viewer.describe(),
+                              .model = whole_->describe(),
                               .data = data_text_,
-                              .layout = workers_[0]->viewer.layout(),
+                              .layout = whole_->layout(),
                               .weights = model_,
                               .interrupted = !planned};
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     if (rank < workers_.size()) {
-      const std::span<const float> weights = workers_[rank]->replica.weights();
-      if (description_.trains_parts || std::memcmp(weights.data(), model_.data(), weights.size_bytes()) != 0) {
-        contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
-      }
+      const std::span<const float> weights = weights_apart(*workers_[rank]);
+      if (!weights.empty()) contents.vectors.push_back({fmt::format("rank{}/weights", rank), weights});
     }
     for (const auto& [name, values] : saved_[rank].vectors) contents.vectors.push_back({fmt::format("rank{}/{}", rank, name), values});
   }

@@ -21,6 +21,7 @@ Description describe_async() {
   description.places = Places::servers;
   description.needs_servers = true;
   description.survives_lost_worker = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<GradientServer>(std::move(context)); };
   return description;
 }

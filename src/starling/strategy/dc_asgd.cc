@@ -88,6 +88,7 @@ Description describe_dc_asgd() {
   description.places = Places::servers;
   description.needs_servers = true;
   description.survives_lost_worker = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<DcAsgd>(std::move(context)); };
   return description;
 }

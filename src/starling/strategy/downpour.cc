@@ -54,6 +54,7 @@ Description describe_downpour() {
   description.places = Places::servers;
   description.needs_servers = true;
   description.survives_lost_worker = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<Downpour>(std::move(context)); };
   return description;
 }

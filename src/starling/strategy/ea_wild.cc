@@ -23,12 +23,12 @@
 namespace starling::strategy {
 namespace {
 
-fabric::Group group_of(fabric::Rank rank, int size) {
+std::vector<fabric::Rank> members_of_group(fabric::Rank rank, int size) {
   std::vector<fabric::Rank> members;
   members.reserve(static_cast<std::size_t>(size));
   const fabric::Rank first = rank / size * size;
   for (fabric::Rank member = first; member < first + size; ++member) members.push_back(member);
-  return fabric::Group(members);
+  return members;
 }
 
 class EaWild final : public Strategy {
@@ -37,7 +37,7 @@ class EaWild final : public Strategy {
       : Strategy(std::move(context)),
         tau_(static_cast<std::uint64_t>(this->context().settings.integer("tau"))),
         random_(this->context().settings.choice("representative") == "random"),
-        group_(group_of(rank(), static_cast<int>(this->context().settings.integer("group")))),
+        group_(members_of_group(rank(), static_cast<int>(this->context().settings.integer("group")))),
         size_(this->context().layout.parameter_count()),
         optimiser_(this->context(), parameters_of(this->context().layout)),
         read_(size_),
@@ -157,6 +157,9 @@ Description describe_ea_wild() {
   description.places = Places::centre;
   description.survives_lost_worker = true;
   description.lockstep_when = [](const Settings& settings) { return settings.integer("group") > 1; };
+  description.step_group = [](const Settings& settings, const Roles& /*roles*/, fabric::Rank rank) {
+    return members_of_group(rank, static_cast<int>(settings.integer("group")));
+  };
   description.make = [](Context context) { return std::make_unique<EaWild>(std::move(context)); };
   description.check = check_groups;
   return description;

@@ -82,6 +82,7 @@ Description describe_fedavg() {
   description.sends = Sends::deltas;
   description.places = Places::workers;
   description.lockstep = true;
+  description.resumes_with_other_workers = true;
   description.make = [](const Context& context) { return std::make_unique<FedAvg>(context); };
   return description;
 }

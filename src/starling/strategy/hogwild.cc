@@ -129,6 +129,7 @@ Description describe_hogwild() {
   description.sends = Sends::additions;
   description.places = Places::centre;
   description.survives_lost_worker = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<Hogwild>(std::move(context)); };
   return description;
 }

@@ -34,6 +34,7 @@ Description describe_local_sgd() {
   description.sends = Sends::deltas;
   description.places = Places::workers;
   description.lockstep = true;
+  description.resumes_with_other_workers = true;
   description.make = [](const Context& context) { return std::make_unique<LocalSgd>(context); };
   return description;
 }

@@ -56,6 +56,10 @@ struct Description {
   // With some settings, groups of workers are in step inside, but not with each other: they too can only be stopped all after the same
   // step, but that may change their course.
   std::function<bool(const Settings&)> lockstep_when{};
+  // Where workers are in step: those that a worker is in step with, itself included, the same at all of them. Without it, all workers.
+  std::function<std::vector<fabric::Rank>(const Settings&, const Roles&, fabric::Rank)> step_group{};
+  // A run may go on from a checkpoint with more or fewer workers: what it needs is the model and what all workers, or servers, have alike.
+  bool resumes_with_other_workers = false;
   // A worker that is lost does not end the run.
   bool survives_lost_worker = false;
 

@@ -69,6 +69,7 @@ Description describe_ssp() {
   description.places = Places::servers;
   description.needs_servers = true;
   description.survives_lost_worker = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<Ssp>(std::move(context)); };
   return description;
 }

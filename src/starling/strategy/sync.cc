@@ -114,6 +114,7 @@ Description describe_sync() {
   description.sends = Sends::gradients;
   description.places = Places::workers;
   description.lockstep = true;
+  description.resumes_with_other_workers = true;
   description.make = [](Context context) { return std::make_unique<Sync>(std::move(context)); };
   return description;
 }

@@ -67,6 +67,16 @@ TEST(LedgerFile, KeepsAnEmptyLedger) {
   EXPECT_EQ(other.save(), ledger.save());
 }
 
+TEST(LedgerFile, AccountsOfSeveralProcessesComeTogether) {
+  Ledger ledger(4, 2, {2, 3});
+  fill(ledger);
+  Ledger other(4, 2, {2, 3});
+  for (int rank = 0; rank < 4; ++rank) other.restore_account(rank, ledger.save_account(rank));
+  EXPECT_EQ(other.save(), ledger.save());
+  EXPECT_THROW(other.restore_account(0, "{"), UserError);
+  EXPECT_EQ(other.save(), ledger.save());
+}
+
 std::string refusal(Ledger& ledger, const std::string& text) {
   try {
     ledger.restore(text);

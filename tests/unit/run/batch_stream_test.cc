@@ -55,24 +55,6 @@ TEST(BatchStream, HasTheOrderOfOneWorkerAlone) {
   }
 }
 
-// Notes the samples of every batch it computes on.
-class WatchedReplica final : public SmallReplica {
- public:
-  WatchedReplica(std::mutex& mutex, std::vector<std::uint32_t>& seen) : mutex_(mutex), seen_(seen) {}
-
-  double compute_gradient(const data::Batch& batch) override {
-    {
-      const std::lock_guard lock(mutex_);
-      seen_.insert(seen_.end(), batch.indices.begin(), batch.indices.end());
-    }
-    return SmallReplica::compute_gradient(batch);
-  }
-
- private:
-  std::mutex& mutex_;
-  std::vector<std::uint32_t>& seen_;
-};
-
 struct Watched {
   TrainResult result{};
   std::map<std::uint32_t, int> times{};  // By sample.

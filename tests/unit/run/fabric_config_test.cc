@@ -18,6 +18,29 @@ TEST(FabricConfig, AnEmptyFileIsTheDefaults) {
   EXPECT_EQ(make_fabric(config)->size(), 1);
 }
 
+TEST(FabricConfig, TheMpiFabricIsDescribedButMadeByAJob) {
+  const FabricConfig config =
+      parse_fabric_config("[fabric]\nname = 'mpi'\n[mpi]\nall_reduce = 'library'\nwindows = 'one-sided'\n", "test.toml");
+  EXPECT_TRUE(config.mpi.library_all_reduce);
+  EXPECT_TRUE(config.mpi.one_sided_windows);
+  validate(config);
+  EXPECT_THROW(make_fabric(config), UserError);
+  TomlWriter writer;
+  write_fabric_tables(config, writer);
+  const FabricConfig again = parse_fabric_config(writer.text(), "again.toml");
+  EXPECT_TRUE(again.mpi.library_all_reduce);
+  EXPECT_TRUE(again.mpi.one_sided_windows);
+  try {
+    parse_fabric_config("[mpi]\nall_reduce = 'fast'\n", "test.toml");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("mpi.all_reduce is 'fast', but it is ordered or library"), std::string::npos) << error.what();
+  }
+  FabricConfig fast = config;
+  fast.sim.speeds = {{.ranks = {}, .factor = 2}};
+  EXPECT_THROW(validate(fast), UserError);
+}
+
 // Every key that docs/simulator.md lists, with a value that is not the default.
 constexpr const char* kEveryKey = R"(
 [fabric]

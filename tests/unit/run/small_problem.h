@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -116,6 +117,24 @@ class SmallReplica : public compute::Replica {
   params::Layout layout_;
   std::vector<float> weights_;
   std::vector<float> gradient_;
+};
+
+// Notes the samples of every batch it computes on.
+class WatchedReplica final : public SmallReplica {
+ public:
+  WatchedReplica(std::mutex& mutex, std::vector<std::uint32_t>& seen) : mutex_(mutex), seen_(seen) {}
+
+  double compute_gradient(const data::Batch& batch) override {
+    {
+      const std::lock_guard lock(mutex_);
+      seen_.insert(seen_.end(), batch.indices.begin(), batch.indices.end());
+    }
+    return SmallReplica::compute_gradient(batch);
+  }
+
+ private:
+  std::mutex& mutex_;
+  std::vector<std::uint32_t>& seen_;
 };
 
 }  // namespace starling::run
