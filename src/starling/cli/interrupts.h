@@ -1,6 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Ctrl-C, SIGTERM, and a terminal that goes away: the first asks long work to end in good order, the second ends the program.
+// Ctrl-C, SIGTERM, a terminal that goes away, and SIGUSR1, which mpirun passes on and batch systems can send some time before the end: the
+// first asks long work to end in good order, the second ends the program.
 #pragma once
 
 namespace starling::cli {

@@ -3,15 +3,18 @@
 // The program `starling`: reads flags, calls the library, prints. Exit codes: 0 done, 1 a run failed, 2 the user's mistake, 3 a run
 // diverged, 4 its books do not balance, 130 a run was interrupted and can be resumed.
 #include <fcntl.h>
+#include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "starling/base/error.h"
 #include "starling/cli/commands.h"
+#include "starling/cli/launch.h"
 #include "starling/version.h"
 
 namespace {
@@ -45,10 +48,18 @@ std::string command_hint(CLI::App& app, const std::string& name) {
   return starling::nearest_name_hint(name, names);
 }
 
+// What is wrong with a command is the same in all processes, and said by the first. Returns the exit code: that of the others is 0, because
+// the launcher might end the first before it has spoken.
+int complain(const std::string& message) {
+  if (starling::cli::process_rank() > 0) return 0;
+  std::fprintf(stderr, "starling: %s\n", message.c_str());
+  return 2;
+}
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Starling trains one neural network on many workers, synchronously, asynchronously, or anywhere in between: on threads of this\n"
-      "machine, or in a deterministic simulator.",
+      "machine, in a deterministic simulator, or on a cluster, started by mpirun or srun.",
       "starling");
   app.set_version_flag("--version", std::string("starling ") + starling::kVersion);
   app.require_subcommand(1);
@@ -72,22 +83,15 @@ int run(int argc, char** argv) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ExtrasError& error) {
-    std::fprintf(stderr, "starling: %s.%s\nTry 'starling --help' or 'starling COMMAND --help'.\n", error.what(), flag_hint(app).c_str());
-    return 2;
+    return complain(fmt::format("{}.{}\nTry 'starling --help' or 'starling COMMAND --help'.", error.what(), flag_hint(app)));
   } catch (const CLI::RequiredError& error) {
     CLI::App& command = innermost(app);
     const std::vector<std::string> unknown = command.remaining();
     const bool has_commands = !command.get_subcommands([](const CLI::App*) { return true; }).empty();
-    if (unknown.empty() || !has_commands) {
-      std::fprintf(stderr, "starling: %s\nTry '%s --help'.\n", error.what(), full_name(app).c_str());
-    } else {
-      std::fprintf(stderr, "starling: there is no command '%s'.%s\nTry 'starling --help'.\n", unknown[0].c_str(),
-                   command_hint(command, unknown[0]).c_str());
-    }
-    return 2;
+    if (unknown.empty() || !has_commands) return complain(fmt::format("{}\nTry '{} --help'.", error.what(), full_name(app)));
+    return complain(fmt::format("there is no command '{}'.{}\nTry 'starling --help'.", unknown[0], command_hint(command, unknown[0])));
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "starling: %s\nTry '%s --help'.\n", error.what(), full_name(app).c_str());
-    return 2;
+    return complain(fmt::format("{}\nTry '{} --help'.", error.what(), full_name(app)));
   }
   return 0;
 }
@@ -103,14 +107,22 @@ void open_standard_streams() {
   }
 }
 
+// Of several processes that a launcher started, the first prints for all; the others print only what goes wrong in them alone.
+void be_quiet_beside_the_first() {
+  if (starling::cli::process_rank() > 0 && std::freopen("/dev/null", "w", stdout) == nullptr) std::exit(1);
+}
+
 int guarded(int argc, char** argv) {
+  if (starling::cli::process_count() > 1 && (argc < 2 || std::string(argv[1]) != "train")) {
+    return complain(
+        fmt::format("{} processes were started, but only 'starling train' is work for several: start one", starling::cli::process_count()));
+  }
   try {
     return run(argc, argv);
   } catch (const starling::cli::ExitCode& code) {
     return code.value;
   } catch (const starling::UserError& error) {
-    std::fprintf(stderr, "starling: %s\n", error.what());
-    return 2;
+    return complain(error.what());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "starling: %s\n", error.what());
     return 1;
@@ -121,6 +133,7 @@ int guarded(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   open_standard_streams();
+  be_quiet_beside_the_first();
   const int code = guarded(argc, argv);
   // Scripts rely on what is printed: output that was lost is a failure.
   if ((std::fflush(stdout) != 0 || std::ferror(stdout) != 0) && code == 0) {

@@ -17,6 +17,7 @@
 #include "starling/base/error.h"
 #include "starling/cli/commands.h"
 #include "starling/cli/interrupts.h"
+#include "starling/cli/launch.h"
 #include "starling/cli/train_console.h"
 #include "starling/cli/train_flags.h"
 #include "starling/cli/train_output.h"
@@ -46,25 +47,30 @@ struct Prepared {
   std::optional<run::Checkpoint> checkpoint{};
 };
 
-Prepared prepare_new(const TrainFlags& flags) {
+bool is_first(const fabric::MpiJob* job) { return job == nullptr || job->rank() == 0; }
+
+Prepared prepare_new(const TrainFlags& flags, const fabric::MpiJob* job) {
   if (!flags.checkpoint.empty()) throw UserError("--checkpoint says where to go on from: give it with --resume RUN");
   Prepared prepared;
   if (!flags.config.empty()) prepared.config = run::read_run_config(flags.config);
-  apply(flags, prepared.config);
+  apply(flags, job, prepared.config);
   run::validate(prepared.config);
-  run::RunDirectory::require_free(prepared.config.out);
+  if (is_first(job)) run::RunDirectory::require_free(prepared.config.out);
   return prepared;
 }
 
-Prepared prepare_resumed(const TrainFlags& flags) {
+Prepared prepare_resumed(const TrainFlags& flags, const fabric::MpiJob* job) {
   if (!flags.config.empty() || !flags.out.empty()) {
     throw UserError(fmt::format("--resume {} takes configuration and directory from the run: leave --config and --out out", flags.resume));
   }
   Prepared prepared;
-  prepared.directory = run::RunDirectory::open(flags.resume);  // First, so that nobody changes the run while it is looked at.
+  // First, so that nobody changes the run while it is looked at. The first process has it for all.
+  if (is_first(job)) prepared.directory = run::RunDirectory::open(flags.resume);
   const run::RunConfig stored = run::RunDirectory::read_config(flags.resume);
   prepared.config = stored;
-  apply(flags, prepared.config);
+  apply(flags, job, prepared.config);
+  // A run that was begun on a cluster goes on as threads where no launcher has started this.
+  if (job == nullptr && prepared.config.fabric.name == "mpi") prepared.config.fabric.name = "threads";
   if (const auto conflict = run::conflict(stored, prepared.config)) {
     throw UserError(
         fmt::format("--resume goes on with the run as it was begun, but {}. Leave the flag out, or begin another run with --config "
@@ -72,7 +78,7 @@ Prepared prepare_resumed(const TrainFlags& flags) {
                     *conflict, flags.resume));
   }
   run::validate(prepared.config);
-  const run::CheckpointStore store(prepared.directory->checkpoints_path());
+  const run::CheckpointStore store(run::RunDirectory::checkpoints_in(flags.resume));
   // A run that was killed before its first checkpoint starts from the beginning.
   if (flags.checkpoint.empty() && !store.latest() && store.names().empty()) return prepared;
   prepared.checkpoint = store.read(flags.checkpoint.empty() ? "latest" : flags.checkpoint);
@@ -125,39 +131,73 @@ int print_result(const TrainFlags& flags, const Prepared& prepared, const run::T
   return 0;
 }
 
-void run_train(const TrainFlags& flags) {
-  catch_interrupts();  // One that comes while data are read ends the run after its first step.
-  Prepared prepared = flags.resume.empty() ? prepare_new(flags) : prepare_resumed(flags);
-  const run::RunConfig& config = prepared.config;
-  const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
-  const run::ReplicaSet replicas(config, dataset);
+std::ofstream open_trace(const TrainFlags& flags, const run::RunConfig& config) {
   std::ofstream trace;
-  if (!flags.trace.empty()) {
-    if (config.fabric.name != "sim") throw UserError("--trace writes the events of the simulator: give --fabric sim with it");
-    trace.open(flags.trace);
-    if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
+  if (flags.trace.empty()) return trace;
+  if (config.fabric.name != "sim") throw UserError("--trace writes the events of the simulator: give --fabric sim with it");
+  trace.open(flags.trace);
+  if (!trace) throw UserError(fmt::format("cannot write the trace to '{}': {}", flags.trace, std::strerror(errno)));
+  return trace;
+}
+
+std::unique_ptr<fabric::Fabric> make_job_fabric(fabric::MpiJob& job, const Prepared& prepared) {
+  fabric::FabricOptions options = prepared.config.fabric.sim;
+  options.ranks = job.size();
+  return job.make_fabric(options, prepared.config.fabric.mpi);
+}
+
+std::string opening(const Prepared& prepared, bool resumed, const run::ReplicaSet& replicas, const data::Dataset& dataset,
+                    const fabric::MpiJob* job) {
+  const run::RunConfig& config = prepared.config;
+  const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
+                           : resumed           ? " from the beginning: it has no checkpoint yet"
+                                               : "";
+  return fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{}{} {}{}\n", config.model, config.data,
+                     replicas.layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
+                     config.seed(), job != nullptr ? job_text(*job, config) + "\n" : "", resumed ? "resuming" : "writing to",
+                     prepared.directory->path(), from);
+}
+
+// One of the processes of a job that is not the first: it trains, and leaves files and people to the first.
+void train_along(const Prepared& prepared, const data::Dataset& dataset, fabric::Fabric& fabric) {
+  const run::ReplicaSet replicas(prepared.config, dataset, strategy::Registry::built_in(), fabric.local_ranks());
+  run::Trainer trainer(prepared.config, replicas.pointers(), dataset,
+                       {.stop = interrupted, .viewers = replicas.viewers(), .fabric = &fabric});
+  if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
+  trainer.run();
+}
+
+int train(const TrainFlags& flags, fabric::MpiJob* job) {
+  const bool resumed = !flags.resume.empty();
+  Prepared prepared = resumed ? prepare_resumed(flags, job) : prepare_new(flags, job);
+  const run::RunConfig& config = prepared.config;
+  const std::unique_ptr<fabric::Fabric> fabric = job != nullptr ? make_job_fabric(*job, prepared) : nullptr;
+  const data::Dataset dataset = data::load_dataset(config.data, config.data_folder);
+  if (!is_first(job)) {
+    train_along(prepared, dataset, *fabric);
+    return 0;
   }
+  const run::ReplicaSet replicas(config, dataset, strategy::Registry::built_in(),
+                                 fabric ? fabric->local_ranks() : std::vector<fabric::Rank>());
+  std::ofstream trace = open_trace(flags, config);
   std::optional<Watch> watch;
   if (flags.watch) watch.emplace(parse_port(*flags.watch));
   TrainConsole console;
   run::TrainObservers observers{&console};
-  run::Trainer trainer(
-      config, replicas.pointers(), dataset,
-      {.observer = &observers, .stop = interrupted, .trace = trace.is_open() ? &trace : nullptr, .viewers = replicas.viewers()});
+  run::Trainer trainer(config, replicas.pointers(), dataset,
+                       {.observer = &observers,
+                        .stop = interrupted,
+                        .trace = trace.is_open() ? &trace : nullptr,
+                        .viewers = replicas.viewers(),
+                        .fabric = fabric.get()});
   // Nothing is written before this.
-  const bool resumed = prepared.directory.has_value();
   if (!resumed) prepared.directory = run::RunDirectory::create(config.out, config);
   trainer.write_into(*prepared.directory);
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
   if (resumed) prepared.directory->write_config(config);  // It may have more epochs now.
   const std::unique_ptr<lab::EventLog> events = begin_events(flags, prepared, resumed);
   if (events) observers.add(*events);
-  const std::string from = prepared.checkpoint ? fmt::format(" from {}", prepared.checkpoint->name)
-                           : resumed           ? " from the beginning: it has no checkpoint yet"
-                                               : "";
-  say(fmt::format("{} on {}: {} parameters, {} samples, {} to test\n{}; fabric {}, seed {}\n{} {}{}\n", config.model, config.data,
-                  replicas.layout().parameter_count(), dataset.train.count, dataset.test.count, roles_text(config), config.fabric.name,
-                  config.seed(), resumed ? "resuming" : "writing to", prepared.directory->path(), from));
+  say(opening(prepared, resumed, replicas, dataset, job));
   if (watch) {
     watch->start(prepared.directory->path());
     say(fmt::format("watch it at {}\n", watch->address()));
@@ -182,6 +222,29 @@ void run_train(const TrainFlags& flags) {
   }
   const int code = print_result(flags, prepared, trainer.result());
   if (watch) watch->finish();  // Last: nobody waits for a page but the shell.
+  return code;
+}
+
+// In a job, what goes wrong in one process ends all.
+int train_in(fabric::MpiJob& job, const TrainFlags& flags) {
+  std::string message;
+  int code = 1;
+  try {
+    return train(flags, &job);
+  } catch (const UserError& error) {
+    message = error.what();
+    code = 2;
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  job.fail(message, code);
+  throw ExitCode{code};  // Not reached; of a virtual function the compiler does not know that it never returns.
+}
+
+void run_train(const TrainFlags& flags) {
+  catch_interrupts();  // One that comes while data are read ends the run after its first step.
+  const std::unique_ptr<fabric::MpiJob> job = join_job(flags.fabric);
+  const int code = job ? train_in(*job, flags) : train(flags, nullptr);
   if (code != 0) throw ExitCode{code};
 }
 

@@ -3,6 +3,8 @@
 
 #include <CLI/CLI.hpp>
 
+#include "starling/cli/launch.h"
+
 namespace starling::cli {
 
 void add_train_flags(CLI::App& command, TrainFlags& flags) {
@@ -18,7 +20,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option(
       "--strategy", flags.strategy,
       "How workers train together: sync, async, easgd, ...; 'starling strategies' lists them [sequential; sync if there are workers]");
-  command.add_option("--workers", flags.workers, "Ranks that compute gradients [1]")->check(CLI::Range(1, 100000));
+  command
+      .add_option("--workers", flags.workers,
+                  "Ranks that compute gradients [1; under mpirun or srun all that are neither servers nor generator]")
+      ->check(CLI::Range(1, 100000));
   command.add_option("--servers", flags.servers, "Ranks that serve weights, for strategies with servers [1 for those]")
       ->check(CLI::Range(0, 100000));
   command.add_option("--set", flags.settings, "An option of the strategy, as easgd.rho=0.9; may be given again")->allow_extra_args(false);
@@ -49,7 +54,8 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--on-nan", flags.on_nan, "A loss or gradient that is not finite: stop the run, or skip the batch [stop]");
   command.add_option("--seed", flags.seed, "Seed of first weights, order of batches and all else that is random [1]")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{9'000'000'000'000'000'000U}));
-  command.add_option("--fabric", flags.fabric, "threads (real time) or sim (virtual time) [threads]");
+  command.add_option("--fabric", flags.fabric,
+                     "threads (real time), sim (virtual time) or mpi (processes) [threads; mpi under mpirun or srun]");
   command.add_option("--evaluate-every", flags.evaluate_every, "Epochs from one evaluation to the next; 0 for the end only [1]")
       ->check(count);
   command
@@ -62,7 +68,10 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
   command.add_option("--snapshots", flags.snapshots, "Copies of the weights to keep per epoch, for 'starling landscape' [0]")->check(count);
   command.add_option("--out", flags.out, "The run directory [the next free number in runs/]")->check(given);
   command.add_option("--config", flags.config, "TOML file; flags go on top")->check(given);
-  command.add_option("--resume", flags.resume, "Go on with the run in this directory; --epochs may make it longer")->check(given);
+  command
+      .add_option("--resume", flags.resume,
+                  "Go on with the run in this directory; --epochs may make it longer, and some strategies allow other --workers")
+      ->check(given);
   command.add_option("--checkpoint", flags.checkpoint, "With --resume: from this checkpoint [latest]")->check(given);
   command.add_option("--trace", flags.trace, "sim: write all events as Chrome/Perfetto JSON to this file")->check(given);
   command.add_flag("--tensorboard", flags.tensorboard, "Write the course of the run to RUN/tensorboard too, as TensorBoard reads it");
@@ -84,7 +93,7 @@ void add_train_flags(CLI::App& command, TrainFlags& flags) {
       "on).");
 }
 
-void apply(const TrainFlags& flags, run::RunConfig& config) {
+void apply(const TrainFlags& flags, const fabric::MpiJob* job, run::RunConfig& config) {
   const auto set = [](const auto& flag, auto& target) {
     if (flag) target = *flag;
   };
@@ -97,6 +106,7 @@ void apply(const TrainFlags& flags, run::RunConfig& config) {
   set(flags.strategy, config.strategy);
   set(flags.workers, config.workers);
   if (flags.servers) config.servers = *flags.servers;
+  if (job != nullptr) fit_to_job(*job, flags.workers.has_value(), config);  // Before what depends on the number of workers.
   set(flags.codec, config.codec);
   for (const std::string& setting : flags.settings) run::parse_setting(setting, "--set", config);
   if (!flags.delays.empty()) config.fabric.sim.delays.clear();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "starling/fabric/mpi/mpi_job.h"
 #include "starling/run/run_config.h"
 
 namespace CLI {
@@ -62,7 +63,7 @@ struct TrainFlags {
 // The flags must outlive the parser's work.
 void add_train_flags(CLI::App& command, TrainFlags& flags);
 
-// Throws UserError for a value that cannot be read.
-void apply(const TrainFlags& flags, run::RunConfig& config);
+// In a job, roles are laid over its ranks (launch.h). Throws UserError for a value that cannot be read, or roles that do not fit.
+void apply(const TrainFlags& flags, const fabric::MpiJob* job, run::RunConfig& config);
 
 }  // namespace starling::cli

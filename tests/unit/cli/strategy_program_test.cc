@@ -201,10 +201,18 @@ TEST_F(StrategyProgram, ADelayOnThreadsIsReal) {
   for (const nlohmann::json& time : json["workers_time"]) EXPECT_GE(time["compute_seconds"], 20 * 0.03);
 }
 
+TEST_F(StrategyProgram, ARunGoesOnWithOtherWorkersWhereTheStrategyAllowsIt) {
+  ASSERT_EQ(run(train("a", "--workers 2 --strategy async")).code, 0);
+  const nlohmann::json json = json_of(run("train --resume " + path("a") + " --workers 3 --epochs 3 --json"));
+  EXPECT_EQ(json["workers"], 3);
+  EXPECT_TRUE(json["balanced"]);
+  ASSERT_EQ(run(train("b", "--workers 2 --strategy easgd")).code, 0);
+  expect_mistake("train --resume " + path("b") + " --workers 3 --epochs 3", "with strategy easgd every worker has a part of the run");
+}
+
 TEST_F(StrategyProgram, ARunGoesOnAsItWasBegun) {
   ASSERT_EQ(run(train("a", "--workers 2 --strategy async")).code, 0);
   const std::string resume = "train --resume " + path("a");
-  expect_mistake(resume + " --workers 3", "strategy.workers is 3, but was 2");
   expect_mistake(resume + " --strategy downpour", "strategy.name is \"downpour\", but was \"async\"");
   expect_mistake(resume + " --servers 2", "strategy.servers is 2");
   expect_mistake(resume + " --codec fp16", "strategy.codec is \"fp16\", but was \"fp32\"");
