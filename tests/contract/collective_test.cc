@@ -12,8 +12,6 @@ namespace {
 
 using fabric::Endpoint;
 using fabric::Group;
-using fabric::kFabrics;
-using fabric::kRanks;
 using fabric::kSizes;
 using fabric::sized_test_name;
 using fabric::test_name;
@@ -135,15 +133,18 @@ TEST_P(CollectiveSizeTest, BroadcastFromEveryRoot) {
 }
 
 TEST_P(CollectiveTest, NobodyLeavesABarrierBeforeTheLastHasCome) {
-  std::atomic<int> arrived{0};
   run([&](Endpoint& endpoint) -> Status {
+    auto arrived = endpoint.open_window("arrived", 1, 0);
+    if (!arrived) return arrived.failure();
     for (int round = 1; round <= 5; ++round) {
       if (endpoint.rank() == round % endpoint.size()) endpoint.sleep(std::chrono::milliseconds(2));
-      ++arrived;
+      STARLING_TRY((*arrived)->add(0, std::vector<float>{1}));
       STARLING_TRY(barrier(endpoint, Group::world(endpoint.size())));
-      EXPECT_GE(arrived, round * endpoint.size());
+      std::vector<float> count(1);
+      STARLING_TRY((*arrived)->read(0, count));
+      EXPECT_GE(count[0], static_cast<float>(round * endpoint.size()));
     }
-    return {};
+    return barrier(endpoint, Group::world(endpoint.size()));  // The window ends with its home.
   });
 }
 

@@ -6,7 +6,9 @@
 //     run([](Endpoint& endpoint) -> Status { ... });
 //   }
 //
-// To add a fabric, add it to make_fabric() and kFabrics.
+// To add a fabric whose ranks live in one process, add it to local_fabrics.cc. A fabric of several processes has a program of its own, of
+// the same tests, that is started in all of them (mpi_fabrics.cc); there a lambda runs on the rank of its process alone, and what it
+// captures is the process's own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -21,17 +23,18 @@
 
 namespace starling::fabric {
 
-inline const std::vector<std::string> kFabrics{"threads", "sim"};
-inline const std::vector<int> kRanks{1, 2, 3, 5, 8, 16};
+// The fabrics of this program, and the numbers of ranks that they can have here.
+std::vector<std::string> fabric_names();
+std::vector<int> rank_counts();
 inline const std::vector<std::size_t> kSizes{0, 1, 1000, 1000000};
 
-inline std::unique_ptr<Fabric> make_fabric(const std::string& name, const FabricOptions& options) {
-  if (name == "threads") return std::make_unique<ThreadsFabric>(options);
-  SimOptions sim;
-  static_cast<FabricOptions&>(sim) = options;
-  sim.network.link.bytes_per_second = 1e9;
-  return std::make_unique<SimFabric>(sim);
-}
+// All ranks of these fabrics live in this process.
+bool has_one_process();
+
+std::unique_ptr<Fabric> make_fabric(const std::string& name, const FabricOptions& options);
+
+// All ranks live in this process, and see what a lambda captures.
+inline bool in_one_process(const Fabric& fabric) { return fabric.local_ranks().size() == static_cast<std::size_t>(fabric.size()); }
 
 // Runs the body on every rank and expects all of them to finish.
 inline void expect_success(Fabric& fabric, const Body& body) {
@@ -49,6 +52,7 @@ class FabricTest : public testing::TestWithParam<std::tuple<std::string, int>> {
     result.ranks = ranks();
     return result;
   }
+  bool one_process() const { return in_one_process(*make_fabric(fabric_name(), options())); }
   void run(const Body& body) { run(options(), body); }
   void run(const FabricOptions& options, const Body& body) { expect_success(*make_fabric(fabric_name(), options), body); }
 };
@@ -74,10 +78,15 @@ inline std::string sized_test_name(const testing::TestParamInfo<std::tuple<std::
          "_floats";
 }
 
-#define INSTANTIATE_ON_ALL_FABRICS(suite) \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::Combine(testing::ValuesIn(kFabrics), testing::ValuesIn(kRanks)), test_name)
-#define INSTANTIATE_ON_ALL_FABRICS_AND_SIZES(suite)                                                                                      \
-  INSTANTIATE_TEST_SUITE_P(, suite, testing::Combine(testing::ValuesIn(kFabrics), testing::ValuesIn(kRanks), testing::ValuesIn(kSizes)), \
+#define INSTANTIATE_ON_ALL_FABRICS(suite)                                                                                            \
+  INSTANTIATE_TEST_SUITE_P(                                                                                                          \
+      , suite,                                                                                                                       \
+      testing::Combine(testing::ValuesIn(::starling::fabric::fabric_names()), testing::ValuesIn(::starling::fabric::rank_counts())), \
+      test_name)
+#define INSTANTIATE_ON_ALL_FABRICS_AND_SIZES(suite)                                                                           \
+  INSTANTIATE_TEST_SUITE_P(, suite,                                                                                           \
+                           testing::Combine(testing::ValuesIn(::starling::fabric::fabric_names()),                            \
+                                            testing::ValuesIn(::starling::fabric::rank_counts()), testing::ValuesIn(kSizes)), \
                            sized_test_name)
 
 }  // namespace starling::fabric

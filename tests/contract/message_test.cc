@@ -36,7 +36,7 @@ TEST_P(MessageTest, KnowsRankAndSize) {
     ++seen[static_cast<std::size_t>(endpoint.rank())];
     return {};
   });
-  for (const auto& count : seen) EXPECT_EQ(count, 1);
+  for (const Rank rank : make_fabric(fabric_name(), options())->local_ranks()) EXPECT_EQ(seen[static_cast<std::size_t>(rank)], 1);
 }
 
 TEST_P(MessageSizeTest, ContentsArriveUnchanged) {
@@ -57,6 +57,7 @@ TEST_P(MessageSizeTest, ContentsArriveUnchanged) {
 }
 
 TEST_P(MessageTest, PayloadMovesWithoutACopy) {
+  if (!one_process()) return;
   std::vector<std::atomic<const std::byte*>> sent(static_cast<std::size_t>(ranks()));
   run([&](Endpoint& endpoint) -> Status {
     Payload payload = Payload::allocate(1000);
@@ -343,10 +344,11 @@ TEST_P(MessageTest, ADelayAtANamedPointHoldsUpTheRanksItNames) {
   });
 }
 
-// 200 seeds of random traffic: everybody sends random messages to random ranks at random moments and reads in between. Order is kept,
-// nothing is lost, it ends.
+// 200 seeds of random traffic (fewer where a fabric takes long to make): everybody sends random messages to random ranks at random moments
+// and reads in between. Order is kept, nothing is lost, it ends.
 TEST_P(MessageTest, RandomTrafficKeepsOrderAndLosesNothing) {
-  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+  const std::uint64_t seeds = has_one_process() ? 200 : 40;
+  for (std::uint64_t seed = 1; seed <= seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     FabricOptions tight = options();
     tight.seed = seed;

@@ -8,8 +8,9 @@
 //   reference::Result expected = reference::async(outcome.schedule(trial));
 //
 // How the order is known. A server is one thread: what it receives, and to whom it replies, in that order, is the order in which it applies
-// and hands out. A window is not: on threads its operations are carried out one at a time here, under a mutex; in the simulator one takes
-// effect half-way between its call and its return, because the links are equally long in both directions.
+// and hands out. A window is not: on threads its operations are carried out one at a time here, under a mutex, and in processes under the
+// lock of a file; in the simulator one takes effect half-way between its call and its return, because the links are equally long in both
+// directions. What ranks in several processes have noted is put together at the end, by the clock of the machine they are on.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,6 +26,8 @@
 #include <utility>
 #include <vector>
 
+#include "contract/fabrics.h"
+#include "contract/gathered.h"
 #include "contract/strategy_references.h"
 #include "starling/base/random.h"
 #include "starling/collective/collective.h"
@@ -35,20 +38,22 @@
 
 namespace starling::strategy {
 
-// Everything that is done to a server or to a window, by arrival. One for all ranks of a run.
+// Everything that is done to a server or to a window, by arrival. One for all ranks of a run that are in this process.
 class Recorder {
  public:
+  explicit Recorder(bool one_process) : one_process_(one_process) {}
+
   // A server has taken this message, as the only one to which it will reply next, or has replied. The tags are those of
   // parameter_server.cc.
   void received(int worker, fabric::Tag tag) {
     const std::lock_guard lock(mutex_);
-    if (tag == kPush || tag == kPushAndPull) events_.push_back({Time::zero(), {worker, reference::Kind::push}});
+    if (tag == kPush || tag == kPushAndPull) events_.push_back({stamp(), {worker, reference::Kind::push}});
     asked_[worker] = tag;
   }
   void replied(int worker) {
     const std::lock_guard lock(mutex_);
     const fabric::Tag asked = asked_[worker];
-    if (asked == kPushAndPull || asked == kPull) events_.push_back({Time::zero(), {worker, reference::Kind::pull}});
+    if (asked == kPushAndPull || asked == kPull) events_.push_back({stamp(), {worker, reference::Kind::pull}});
     if (asked == kPushAndPull) exchanges_.push_back({worker, reference::Kind::exchange});
   }
 
@@ -57,7 +62,15 @@ class Recorder {
     const std::lock_guard lock(mutex_);
     events_.push_back({time, {worker, kind}});
   }
-  std::mutex& window_mutex() { return window_mutex_; }
+  // Runs the operation while nobody else, in this process or another, runs one.
+  template <class Operation>
+  std::invoke_result_t<Operation> alone(Operation operation, int worker, reference::Kind kind) {
+    const std::lock_guard lock(window_mutex_);
+    const std::optional<FileLock> file_lock = one_process_ ? std::nullopt : std::optional<FileLock>(std::in_place);
+    auto result = operation();
+    took_effect(stamp(), worker, kind);
+    return result;
+  }
   void added(int worker, std::size_t offset, std::size_t size) {
     const std::lock_guard lock(mutex_);
     additions_.push_back({worker, offset, size});
@@ -66,7 +79,7 @@ class Recorder {
   // A worker that talks to other workers: noted before a model is sent and after one is received, so that a push comes before its merge.
   void talked(int worker, reference::Kind kind, int peer = -1) {
     const std::lock_guard lock(mutex_);
-    events_.push_back({Time::zero(), {worker, kind, peer}});
+    events_.push_back({stamp(), {worker, kind, peer}});
   }
   // The last push of this worker found no room.
   void take_back(int worker) {
@@ -111,12 +124,25 @@ class Recorder {
   static constexpr fabric::Tag kReply = 6;
   static constexpr fabric::Tag kGradient = 1;  // Of gradient_streams.cc.
 
+  // What all processes have noted, to be put together.
+  void add_to(Gathering& gathering, int ranks) {
+    gathering.add(events_);
+    gathering.add(exchanges_);
+    gathering.add(additions_);
+    for (int rank = 0; rank < ranks; ++rank) gathering.add(taken_[rank]);
+  }
+
  private:
   struct Timed {
-    Time time;  // Only of windows.
+    Time time;  // Only of windows, unless there are several processes.
     reference::Event event;
   };
 
+  Time stamp() const {
+    return one_process_ ? Time::zero() : std::chrono::duration_cast<Time>(std::chrono::steady_clock::now().time_since_epoch());
+  }
+
+  const bool one_process_;
   std::mutex mutex_;
   std::mutex window_mutex_;
   std::map<int, fabric::Tag> asked_;
@@ -165,12 +191,7 @@ class RecordingWindow final : public fabric::Window {
  private:
   template <class Operation>
   std::invoke_result_t<Operation> noted(reference::Kind kind, Operation operation) {
-    if (use_.one_at_a_time) {
-      const std::lock_guard lock(recorder_.window_mutex());
-      auto result = operation();
-      recorder_.took_effect(Time::zero(), endpoint_.rank(), kind);
-      return result;
-    }
+    if (use_.one_at_a_time) return recorder_.alone(operation, endpoint_.rank(), kind);
     const Time begin = endpoint_.now();
     auto result = operation();
     recorder_.took_effect(begin + (endpoint_.now() - begin) / 2, endpoint_.rank(), kind);
@@ -236,6 +257,8 @@ class RecordingEndpoint final : public fabric::Endpoint {
   fabric::PeerState peer(fabric::Rank rank) const override { return endpoint_.peer(rank); }
   std::vector<fabric::Departure> departures() const override { return endpoint_.departures(); }
   fabric::Traffic traffic() const override { return endpoint_.traffic(); }
+  void show_progress(const std::atomic<std::uint64_t>* counter) override { endpoint_.show_progress(counter); }
+  std::uint64_t others_progress() const override { return endpoint_.others_progress(); }
   RandomStream random(std::string_view purpose) const override { return endpoint_.random(purpose); }
   std::optional<Status> native_all_reduce(const fabric::Group& group, std::span<float> values, fabric::Deadline deadline) override {
     return endpoint_.native_all_reduce(group, values, deadline);
@@ -391,7 +414,7 @@ inline std::unique_ptr<fabric::Fabric> trial_fabric(const Trial& trial, const De
   fabric::FabricOptions options;
   options.ranks = trial.workers + trial.servers + (description.needs_generator ? 1 : 0);
   options.seed = trial.seed;
-  if (trial.fabric == "threads") return std::make_unique<fabric::ThreadsFabric>(options);
+  if (trial.fabric != "sim") return fabric::make_fabric(trial.fabric, options);
   fabric::SimOptions sim;
   static_cast<fabric::FabricOptions&>(sim) = options;
   RandomStream random(trial.seed, 0, "trial speeds");
@@ -405,6 +428,18 @@ inline std::unique_ptr<fabric::Fabric> trial_fabric(const Trial& trial, const De
   return std::make_unique<fabric::SimFabric>(sim);
 }
 
+inline Roles trial_roles(const Trial& trial, const Description& description) {
+  return {.workers = trial.workers, .servers = trial.servers, .generators = description.needs_generator ? 1 : 0};
+}
+
+// Before anything is made that all processes have to make.
+inline Settings checked_settings(const Trial& trial, const Description& description) {
+  Settings settings(description.name, description.options);
+  for (const auto& [name, value] : trial.settings) settings.set(name, value);
+  check_use(description, settings, trial_roles(trial, description), trial.codec, trial.optimiser);
+  return settings;
+}
+
 // A trial that is under way.
 class TrialRun {
  public:
@@ -412,13 +447,13 @@ class TrialRun {
       : trial_(trial),
         registry_(Registry::built_in()),
         description_(registry_.find(trial.strategy)),
-        settings_(description_.name, description_.options),
-        roles_{.workers = trial.workers, .servers = trial.servers, .generators = description_.needs_generator ? 1 : 0},
+        settings_(checked_settings(trial, description_)),
+        roles_(trial_roles(trial, description_)),
         talk_(talk_of(trial.strategy)),
         batches_(trial),
+        fabric_(trial_fabric(trial, description_)),
+        recorder_(fabric::in_one_process(*fabric_)),
         ledger_(roles_.ranks(), roles_.workers, place_ranks(description_.places, roles_)) {
-    for (const auto& [name, value] : trial.settings) settings_.set(name, value);
-    check_use(description_, settings_, roles_, trial.codec, trial.optimiser);
     const auto workers = static_cast<std::size_t>(trial.workers);
     outcome_.models.resize(workers);
     outcome_.replicas.resize(workers);
@@ -429,14 +464,15 @@ class TrialRun {
   }
 
   Outcome run() {
-    const fabric::RunReport report = trial_fabric(trial_, description_)->run([&](fabric::Endpoint& raw) -> Status {
-      const WindowUse use{.one_at_a_time = trial_.fabric == "threads" && !trial_.shows_memory,
+    const fabric::RunReport report = fabric_->run([&](fabric::Endpoint& raw) -> Status {
+      const WindowUse use{.one_at_a_time = trial_.fabric != "sim" && !trial_.shows_memory,
                           .shows_memory = trial_.shows_memory,
                           .before_write = trial_.before_write};
       RecordingEndpoint endpoint(raw, recorder_, roles_.servers > 0 ? roles_.server(trial_.recorded_server) : -1, use, talk_);
       return roles_.is_worker(raw.rank()) ? work(endpoint) : serve(endpoint);
     });
     outcome_.failures = report.summary();
+    if (!fabric::in_one_process(*fabric_)) gather();
     outcome_.events = recorder_.events();
     outcome_.exchanges = recorder_.exchanges();
     outcome_.additions = recorder_.additions();
@@ -449,6 +485,23 @@ class TrialRun {
   }
 
  private:
+  // What the ranks of other processes have found.
+  void gather() {
+    Gathering gathering;
+    recorder_.add_to(gathering, fabric_->size());
+    for (std::size_t worker = 0; worker < outcome_.models.size(); ++worker) {
+      gathering.add(outcome_.models[worker]);
+      gathering.add(outcome_.replicas[worker]);
+      gathering.add(outcome_.took_part[worker]);
+    }
+    std::vector<std::string> accounts(static_cast<std::size_t>(fabric_->size()));
+    const int own = fabric_->local_ranks()[0];
+    accounts[static_cast<std::size_t>(own)] = ledger_.save_account(own);
+    for (std::string& account : accounts) gathering.add(account);
+    gathering.run(*fabric_);
+    for (int rank = 0; rank < fabric_->size(); ++rank) ledger_.restore_account(rank, accounts[static_cast<std::size_t>(rank)]);
+  }
+
   Status work(fabric::Endpoint& endpoint) {
     const int worker = endpoint.rank();
     const auto index = static_cast<std::size_t>(worker);
@@ -577,10 +630,11 @@ class TrialRun {
   Roles roles_;
   Talk talk_;
   TrialBatches batches_;
+  std::unique_ptr<fabric::Fabric> fabric_;
+  Recorder recorder_;
   std::vector<std::uint64_t> stretches_ = std::vector<std::uint64_t>(static_cast<std::size_t>(roles_.ranks()));  // By rank.
   params::Layout layout_;
   ledger::Ledger ledger_;
-  Recorder recorder_;
   Outcome outcome_;
 };
 
