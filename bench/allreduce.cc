@@ -1,7 +1,8 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
 // The all-reduce of two ranks, side by side in one run: Starling's native one on threads, its ring by messages, a reduction written by hand
-// in shared memory, Open MPI, and memcpy for what the memory can do. The columns take turns, round after round; medians are printed.
+// in shared memory, and memcpy for what the memory can do; then of two processes: Starling's on MPI, MPI_Allreduce, and gloo through
+// PyTorch. The columns take turns, round after round; medians are printed.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -12,7 +13,9 @@
 #include <string>
 #include <thread>
 
+#include "bench/launch.h"
 #include "bench/measure.h"
+#include "bench/rival.h"
 #include "starling/base/floats.h"
 #include "starling/base/notifier.h"
 #include "starling/collective/collective.h"
@@ -96,18 +99,19 @@ double measure_memcpy(std::size_t floats, int repeat) {
   });
 }
 
+struct Processes {
+  double plain = 0;
+  double starling = 0;
+};
+
 // Seconds by number of floats, as the MPI program prints them; empty if it cannot be run.
-std::map<std::size_t, double> measure_mpi() {
-  std::map<std::size_t, double> result;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "allreduce_mpi";
-  if (!std::filesystem::exists(program)) return result;
-  const std::string root = geteuid() == 0 ? "--allow-run-as-root " : "";
-  FILE* pipe = popen(fmt::format("mpirun -n 2 --bind-to core {}{}", root, program.string()).c_str(), "r");
-  if (pipe == nullptr) return result;
-  std::size_t floats = 0;
-  double seconds = 0;
-  while (std::fscanf(pipe, "%zu %lf", &floats, &seconds) == 2) result[floats] = seconds;
-  if (pclose(pipe) != 0 || result.empty()) fmt::print("mpirun failed: the column of Open MPI lacks a round\n");
+std::map<std::size_t, Processes> measure_mpi() {
+  std::map<std::size_t, Processes> result;
+  for (const std::string& line : run_ranks(2, "allreduce_mpi", "")) {
+    std::size_t floats = 0;
+    Processes seconds;
+    if (std::sscanf(line.c_str(), "%zu %lf %lf", &floats, &seconds.plain, &seconds.starling) == 3) result[floats] = seconds;
+  }
   return result;
 }
 
@@ -115,8 +119,10 @@ std::string cell(double seconds) { return seconds == 0 ? "-" : format_duration(f
 
 void run() {
   constexpr int kRounds = 7;
-  const std::vector<std::string> columns{"native", "ring", "by hand", "Open MPI", "memcpy"};
+  const std::vector<std::string> columns{"native", "ring", "by hand", "memcpy", "on MPI", "Open MPI", "gloo"};
   std::map<std::pair<std::string, std::size_t>, std::vector<double>> measured;
+  const std::string folder = std::filesystem::read_symlink("/proc/self/exe").parent_path().string();
+  Rival gloo({"/usr/bin/python3", folder + "/allreduce_gloo.py"});
   print_load("before");
   for (int round = 0; round < kRounds; ++round) {
     for (const std::size_t floats : kAllReduceFloats) {
@@ -126,22 +132,33 @@ void run() {
       measured[{"by hand", floats}].push_back(measure_by_hand(floats, repeat));
       measured[{"memcpy", floats}].push_back(measure_memcpy(floats, repeat));
     }
-    for (const auto& [floats, seconds] : measure_mpi()) measured[{"Open MPI", floats}].push_back(seconds);
+    for (const auto& [floats, seconds] : measure_mpi()) {
+      measured[{"Open MPI", floats}].push_back(seconds.plain);
+      measured[{"on MPI", floats}].push_back(seconds.starling);
+    }
+    for (const std::size_t floats : kAllReduceFloats) {
+      for (const auto& [name, seconds] : gloo.measure("allreduce", floats, std::min(2000, repetitions(floats)))) {
+        measured[{name, floats}].push_back(seconds);
+      }
+    }
   }
   print_load("after");
 
   fmt::print("\nAll-reduce of two ranks, time of one, median of {} rounds\n\n{:>12}", kRounds, "floats");
-  for (const std::string& column : columns) fmt::print("{:>14}", column);
-  fmt::print("{:>18}{:>18}\n", "Open MPI/native", "native/by hand");
+  for (const std::string& column : columns) fmt::print("{:>11}", column);
+  fmt::print("{:>17}{:>17}{:>14}\n", "native/by hand", "Open MPI/on MPI", "gloo/on MPI");
   for (const std::size_t floats : kAllReduceFloats) {
     const auto value = [&](const std::string& column) { return median(measured[{column, floats}]); };
     fmt::print("{:>12}", floats);
-    for (const std::string& column : columns) fmt::print("{:>14}", cell(value(column)));
-    fmt::print("{:>17.2f}x{:>17.2f}x\n", value("Open MPI") / value("native"), value("native") / value("by hand"));
+    for (const std::string& column : columns) fmt::print("{:>11}", cell(value(column)));
+    fmt::print("{:>16.2f}x{:>16.2f}x{:>13.2f}x\n", value("native") / value("by hand"), value("Open MPI") / value("on MPI"),
+               value("gloo") / value("on MPI"));
   }
   fmt::print(
       "\nnative: threads, shared memory. ring: threads, messages. by hand: two threads, a spin barrier, a vector loop.\n"
-      "Open MPI: MPI_Allreduce in place, mpirun -n 2 --bind-to core. memcpy: each of two threads copies the other's vector.\n");
+      "memcpy: each of two threads copies the other's vector. on MPI: Starling's fabric in two processes.\n"
+      "Open MPI: MPI_Allreduce in place, in the same two processes (mpirun -n 2 --bind-to core). gloo: PyTorch, two processes on "
+      "loopback.\n");
 }
 
 }  // namespace

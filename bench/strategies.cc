@@ -1,9 +1,9 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// Training on two workers, side by side in one run: Starling's own one worker, sync, an asynchronous server, EA-wild and Hogwild!; and
-// PyTorch's DistributedDataParallel in two processes with gloo, and its Hogwild! in two processes with a model in shared memory. The
-// columns take turns, round after round; medians are printed. A step is the gradient of a batch of 64 per worker, momentum, and the
-// exchange.
+// Training on two workers, side by side in one run: Starling's own one worker, sync, an asynchronous server, EA-wild and Hogwild!;
+// sync and the asynchronous server on MPI, each rank a process; and PyTorch's DistributedDataParallel in two processes with gloo, and its
+// Hogwild! in two processes with a model in shared memory. The columns take turns, round after round; medians are printed. A step is the
+// gradient of a batch of 64 per worker, momentum, and the exchange.
 #include <fmt/format.h>
 
 #include <csignal>
@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/launch.h"
 #include "bench/measure.h"
 #include "bench/rival.h"
 #include "starling/ledger/ledger.h"
@@ -30,10 +31,12 @@ struct Column {
   const char* name;
   const char* strategy;
   int workers;
+  int processes = 0;  // Of an MPI job; 0 for threads.
 };
 // "alone" are two workers that never exchange anything: what the two cores can do together.
-constexpr Column kColumns[] = {{"1 worker", "sequential", 1}, {"alone", "local-sgd", 2}, {"sync", "sync", 2},
-                               {"async", "async", 2},         {"ea-wild", "ea-wild", 2}, {"hogwild", "hogwild", 2}};
+constexpr Column kColumns[] = {{"1 worker", "sequential", 1}, {"alone", "local-sgd", 2},   {"sync", "sync", 2},
+                               {"async", "async", 2},         {"ea-wild", "ea-wild", 2},   {"hogwild", "hogwild", 2},
+                               {"sync mpi", "sync", 2, 2},    {"async mpi", "async", 2, 3}};
 
 // The programs beside us, each with what it is to be compared with.
 struct Other {
@@ -42,10 +45,15 @@ struct Other {
   const char* column;
   const char* own;
 };
-constexpr Other kOthers[] = {{"ddp", "strategies_ddp.py", "DDP", "sync"},
+constexpr Other kOthers[] = {{"ddp", "strategies_ddp.py", "DDP", "sync mpi"},
                              {"torch-hogwild", "strategies_hogwild.py", "t. hogwild", "hogwild"}};
 
 double samples_per_second(const Column& column, const std::string& model, const data::Dataset& dataset) {
+  if (column.processes > 0) {
+    const std::vector<std::string> lines =
+        run_ranks(column.processes, "strategies_mpi", fmt::format("{} {} {}", model, column.strategy, dataset.train.count));
+    return lines.empty() ? 0 : std::atof(lines[0].c_str());
+  }
   run::RunConfig config;
   config.model = model;
   config.data = "random";
@@ -124,8 +132,8 @@ void run(const std::string& folder) {
   for (const Column& column : kColumns) fmt::print("{:>10}", column.name);
   for (const Other& other : kOthers) fmt::print("{:>12}", other.column);
   fmt::print("\n");
-  run_model("lenet5", 300 * kBatch, rivals);
-  run_model("mlp:784-1000-1000-10", 60 * kBatch, rivals);
+  run_model("lenet5", 1000 * kBatch, rivals);
+  run_model("mlp:784-1000-1000-10", 200 * kBatch, rivals);
   const double ledger = ledger_seconds_per_update();
   fmt::print("\nthe ledger: {:.0f} ns per update\n\n", 1e9 * ledger);
   print_load("after");

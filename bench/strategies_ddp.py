@@ -40,7 +40,7 @@ def samples_per_second(name, batch, limit):
     return WORKERS * int(steps) * batch / run(int(steps))
 
 
-def work(rank, port, requests, answers):
+def work(rank, port, measure, requests, answers):
     torch.set_num_threads(1)
     os.environ["MASTER_ADDR"] = "127.0.0.1"
     os.environ["MASTER_PORT"] = str(port)
@@ -49,9 +49,9 @@ def work(rank, port, requests, answers):
     if rank == 0:
         answers.put("ready")
     for request in iter(requests.get, None):
-        speed = samples_per_second(*request)
+        result = measure(*request)
         if rank == 0:
-            answers.put(speed)
+            answers.put(result)
     dist.destroy_process_group()
 
 
@@ -63,12 +63,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def main():
+def main(column, measure):
+    """Two processes that do `measure` as often as standard input asks for it."""
     context = multiprocessing.get_context("spawn")
     requests = [context.Queue() for _ in range(WORKERS)]
     answers = context.Queue()
     port = free_port()
-    workers = [context.Process(target=work, args=(rank, port, requests[rank], answers), daemon=True) for rank in range(WORKERS)]
+    workers = [context.Process(target=work, args=(rank, port, measure, requests[rank], answers), daemon=True) for rank in range(WORKERS)]
     for worker in workers:
         worker.start()
     print(answers.get(timeout=120), flush=True)
@@ -76,7 +77,7 @@ def main():
         name, batch, limit = line.split()
         for queue in requests:
             queue.put((name, int(batch), float(limit)))
-        print(f"ddp={answers.get(timeout=300)}", flush=True)
+        print(f"{column}={answers.get(timeout=300)}", flush=True)
     for queue in requests:
         queue.put(None)
     for worker in workers:
@@ -84,4 +85,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    main("ddp", samples_per_second)
