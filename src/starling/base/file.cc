@@ -88,11 +88,19 @@ std::string read_file(const std::string& path, std::string_view what) {
   }
 }
 
-void write_file(const std::string& path, std::initializer_list<std::string_view> pieces, std::string_view what) {
+void write_file(const std::string& path, std::initializer_list<std::string_view> pieces, std::string_view what,
+                const std::function<void()>& progress) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
   if (file.value() < 0) fail_to("write", what, path, errno);
+  // On the disk stretch by stretch, so that no single call takes as long as the whole.
+  constexpr std::size_t kStretch = std::size_t{64} << 20;
   for (const std::string_view piece : pieces) {
-    if (!write_all(file.value(), piece)) fail_to("write", what, path, errno);
+    for (std::size_t at = 0; at < piece.size(); at += kStretch) {
+      if (!write_all(file.value(), piece.substr(at, kStretch))) fail_to("write", what, path, errno);
+      if (!progress) continue;
+      if (piece.size() - at > kStretch && ::fdatasync(file.value()) != 0) fail_to("write", what, path, errno);
+      progress();
+    }
   }
   if (::fsync(file.value()) != 0 || !file.close()) fail_to("write", what, path, errno);
 }

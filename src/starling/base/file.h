@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
@@ -15,8 +16,10 @@ namespace starling {
 // The whole file.
 std::string read_file(const std::string& path, std::string_view what);
 
-// Writes the pieces one after the other into a new or emptied file, and waits until they are on the disk.
-void write_file(const std::string& path, std::initializer_list<std::string_view> pieces, std::string_view what);
+// Writes the pieces one after the other into a new or emptied file, and waits until they are on the disk. `progress` is called again and
+// again while it gets on.
+void write_file(const std::string& path, std::initializer_list<std::string_view> pieces, std::string_view what,
+                const std::function<void()>& progress = {});
 
 // Whoever reads the path at any time, even after a power failure, sees the old contents or the new, never a part: a temporary file in the
 // same folder is written, synchronised and renamed.

@@ -120,6 +120,13 @@ RunState state_from(const Json& json) {
   return state;
 }
 
+// The state in a checkpoint's folder. Nothing that is an object where it was damaged or is half removed: that is no use to anybody.
+Json state_file(const std::string& folder) {
+  std::error_code error;
+  const std::string path = fmt::format("{}/{}", folder, kState);
+  return fs::exists(path, error) ? Json::parse(read_file(path, kWhat), nullptr, false) : Json();
+}
+
 using Vectors = std::vector<CheckpointContents::Vector>;
 
 // Vectors as the tensors of one file.
@@ -138,13 +145,16 @@ std::string values_of(const Vectors& vectors) {
 // Writes the files of one checkpoint and keeps their sums.
 class FolderWriter {
  public:
-  explicit FolderWriter(std::string path) : path_(std::move(path)) {}
+  FolderWriter(std::string path, const std::function<void()>& progress) : path_(std::move(path)), progress_(progress) {}
 
   void write(const std::string& name, std::string_view first, std::string_view second = {}) {
-    write_file(path_ + "/" + name, {first, second}, kWhat);
+    write_file(path_ + "/" + name, {first, second}, kWhat, progress_);
     Sha256 hash;
     hash.add(first);
-    hash.add(second);
+    for (std::size_t at = 0; at < second.size(); at += kStretch) {
+      hash.add(second.substr(at, kStretch));
+      if (progress_) progress_();
+    }
     sums_ += fmt::format("{}  {}\n", hash.hex_digest(), name);
   }
 
@@ -154,7 +164,10 @@ class FolderWriter {
   }
 
  private:
+  static constexpr std::size_t kStretch = std::size_t{16} << 20;
+
   std::string path_;
+  const std::function<void()>& progress_;
   std::string sums_;
 };
 
@@ -269,7 +282,7 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
   std::error_code error;
   fs::remove_all(temporary, error);
   make_folders(temporary, kWhat);
-  FolderWriter writer(temporary);
+  FolderWriter writer(temporary, contents.progress);
   writer.write(kWeights, header, bytes_of(contents.weights));
   writer.write(kVectors, vectors_header, vectors_values);
   writer.write(kState, state.dump(2) + "\n");
@@ -279,31 +292,52 @@ void CheckpointStore::write_folder(const CheckpointContents& contents, const std
   rename_durably(temporary, folder_ + "/" + name, kWhat);
 }
 
-// Keeps this one, the one before, and the newest that does not come from an interruption. Later ones belong to a course that was given up
-// by going on from an older one.
+// Keeps this one, the one before, the newest that does not come from an interruption, and the newest at the end of an epoch, from which
+// another number of workers can go on. Later ones belong to a course that was given up by going on from an older one.
 void CheckpointStore::remove_others(std::uint64_t step) const {
   const std::vector<std::string> all = names();
   const auto here = std::find(all.begin(), all.end(), name_of(step));
-  auto planned = here;
-  while (planned != all.end() && planned != all.begin() && !is_planned(*planned)) --planned;
+  const auto newest = [&](auto is_one) {
+    for (auto found = here; found != all.end(); --found) {
+      if (is_one(*found)) return found;
+      if (found == all.begin()) break;
+    }
+    return all.end();
+  };
+  const auto planned = newest([&](const std::string& name) { return is_planned(name); });
+  const auto epoch_end = newest([&](const std::string& name) { return is_at_epoch_end(name); });
   for (auto name = all.begin(); name != all.end(); ++name) {
     std::error_code error;
-    if (name != here && name + 1 != here && name != planned) fs::remove_all(folder_ + "/" + *name, error);
+    if (name != here && name + 1 != here && name != planned && name != epoch_end) fs::remove_all(folder_ + "/" + *name, error);
   }
 }
 
-// One that was damaged, or is half removed, is no use to anybody.
 bool CheckpointStore::is_planned(const std::string& name) const {
-  std::error_code error;
-  const std::string path = fmt::format("{}/{}/{}", folder_, name, kState);
-  if (!fs::exists(path, error)) return false;
-  const Json json = Json::parse(read_file(path, kWhat), nullptr, false);
+  const Json json = state_file(folder_ + "/" + name);
   return json.is_object() && json.value("interrupted", Json(false)) != Json(true);
+}
+
+bool CheckpointStore::is_at_epoch_end(const std::string& name) const {
+  const Json json = state_file(folder_ + "/" + name);
+  try {
+    const RunState state = json.is_object() ? state_from(json.at("state")) : RunState{};
+    return !state.workers.empty() && std::all_of(state.workers.begin(), state.workers.end(), [&](const WorkerState& worker) {
+      return worker.progress.sample == 0 && worker.progress.epoch == state.workers[0].progress.epoch;
+    });
+  } catch (const Json::exception&) {
+    return false;
+  }
 }
 
 std::optional<std::string> CheckpointStore::latest_planned() const {
   const std::vector<std::string> all = names();
   const auto found = std::find_if(all.rbegin(), all.rend(), [&](const std::string& name) { return is_planned(name); });
+  return found == all.rend() ? std::nullopt : std::optional(*found);
+}
+
+std::optional<std::string> CheckpointStore::latest_epoch_end() const {
+  const std::vector<std::string> all = names();
+  const auto found = std::find_if(all.rbegin(), all.rend(), [&](const std::string& name) { return is_at_epoch_end(name); });
   return found == all.rend() ? std::nullopt : std::optional(*found);
 }
 

@@ -4,8 +4,8 @@
 //
 // A checkpoint is a folder, step-00001234, with weights.safetensors, state.safetensors, state.json, and SHA256SUMS over the three, as
 // sha256sum -c reads it. It is made under another name, synchronised with the disk, and renamed; after that the file `latest` is replaced,
-// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept, and the
-// newest that does not come from an interruption.
+// which names the newest. So whenever the process or the machine dies, `latest` names a complete one. The newest two are kept, the
+// newest that does not come from an interruption, and the newest at the end of an epoch.
 //
 //   CheckpointStore store("runs/a/checkpoints");
 //   store.write({.state = state, .weights = replica.weights(), ...});
@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -79,6 +80,7 @@ struct CheckpointContents {
   std::vector<Vector> vectors{};   // Everything else: replicas that differ from it, optimisers, residuals.
   // It is there only because the run was interrupted: one that was not would have gone on without it, and without the meeting for it.
   bool interrupted = false;
+  std::function<void()> progress{};  // Called again and again while it is written, which may take long.
 };
 
 // What was read. All parts are consistent with their checksums.
@@ -110,6 +112,9 @@ class CheckpointStore {
   // The newest that the run would have written if it had never been interrupted. Nothing if there is none.
   std::optional<std::string> latest_planned() const;
 
+  // The newest at which all workers are at the end of the same epoch, or at the beginning. Nothing if there is none.
+  std::optional<std::string> latest_epoch_end() const;
+
   // Removes all that are newer than this one, which becomes the latest: they belong to a course that is given up.
   void go_back_to(const std::string& name) const;
 
@@ -124,6 +129,7 @@ class CheckpointStore {
   void write_folder(const CheckpointContents& contents, const std::string& name) const;
   void remove_others(std::uint64_t step) const;
   bool is_planned(const std::string& name) const;
+  bool is_at_epoch_end(const std::string& name) const;
   std::string advice(const std::string& except) const;
 
   std::string folder_;

@@ -113,6 +113,7 @@ std::vector<std::byte> Trainer::arrival(Rank rank) {
 }
 
 void Trainer::take_arrival(Rank rank, std::span<const std::byte> bytes) {
+  ++activity_;  // For those who wait for all others to be heard.
   ByteReader reader(bytes);
   interrupted_ = reader.get<bool>() || interrupted_;
   take_report(rank, reader.get_all<std::byte>());
@@ -195,6 +196,7 @@ std::vector<std::byte> Trainer::closing_words(Rank rank) {
 }
 
 void Trainer::take_closing_words(Rank rank, std::span<const std::byte> bytes) {
+  ++activity_;
   ByteReader reader(bytes);
   const auto index = static_cast<std::size_t>(rank);
   if (roles_.is_worker(rank)) {
@@ -244,7 +246,10 @@ void Trainer::take_conclusion(std::span<const std::byte> bytes) {
 
 // What the others brought for a checkpoint: they have it themselves, and rank 0 has no room for all of them for long.
 void Trainer::forget_what_was_told() {
-  for (const auto& worker : workers_) worker->told_weights = {};
+  for (const auto& worker : workers_) {
+    worker->told_weights = {};
+    if (!worker->is_here() && description_.own_models) worker->model = {};
+  }
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     if (!is_here(static_cast<Rank>(rank))) saved_[rank] = {};
   }

@@ -19,12 +19,12 @@ namespace starling::run {
 void Trainer::restore(const Checkpoint& given) {
   const bool other_workers = given.state.workers.size() != workers_.size();
   const RunConfig before = parse_run_config(given.config, given.path);
-  const Checkpoint changed = other_workers ? with_other_workers(given, before, config_, registry_) : Checkpoint{};
-  const Checkpoint& checkpoint = other_workers ? changed : given;
   const auto refuse = [&](const std::string& reason) {
-    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", checkpoint.path, reason));
+    throw UserError(fmt::format("the checkpoint '{}' does not belong to this run: {}", given.path, reason));
   };
   if (const auto difference = conflict(before, config_)) refuse(*difference);
+  const Checkpoint changed = other_workers ? with_other_workers(given, before, config_, registry_) : Checkpoint{};
+  const Checkpoint& checkpoint = other_workers ? changed : given;
   const std::string difference = params::difference(whole_->layout(), checkpoint.weights.layout);
   if (!difference.empty()) refuse(fmt::format("it is of another model ({}): {}", checkpoint.model, difference));
   if (checkpoint.data != data_text_) refuse(fmt::format("its data were others ({}; now {})", checkpoint.data, data_text_));
@@ -117,7 +117,8 @@ void Trainer::write_checkpoint(Time now, bool planned) {
                               .data = data_text_,
                               .layout = whole_->layout(),
                               .weights = model_,
-                              .interrupted = !planned};
+                              .interrupted = !planned,
+                              .progress = [this] { ++activity_; }};
   for (std::size_t rank = 0; rank < saved_.size(); ++rank) {
     if (rank < workers_.size()) {
       const std::span<const float> weights = weights_apart(*workers_[rank]);

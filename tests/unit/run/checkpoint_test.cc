@@ -57,8 +57,9 @@ class CheckpointTest : public testing::Test {
     return state;
   }
 
-  std::string write(std::uint64_t step, bool interrupted = false) {
-    const RunState state = state_at(step);
+  std::string write(std::uint64_t step, bool interrupted = false, bool epoch_end = false) {
+    RunState state = state_at(step);
+    if (epoch_end) state.workers[0].progress.sample = 0, state.workers[1].progress.epoch = 2;
     return store_.write({.state = state,
                          .config = "[run]\nseed = 1\n",
                          .model = "a model",
@@ -106,6 +107,27 @@ TEST_F(CheckpointTest, WhatWasWrittenIsRead) {
 TEST_F(CheckpointTest, TheSumsAreThoseOfSha256sum) {
   (void)write(1);
   EXPECT_EQ(std::system(("cd " + path("step-00000001") + " && sha256sum --check --quiet SHA256SUMS").c_str()), 0);
+}
+
+TEST_F(CheckpointTest, TheNewestAtTheEndOfAnEpochIsKept) {
+  EXPECT_EQ(store_.latest_epoch_end(), std::nullopt);
+  static_cast<void>(write(5, false, true));
+  static_cast<void>(write(10, false, true));
+  for (const std::uint64_t step : {12, 14, 17}) static_cast<void>(write(step));
+  EXPECT_EQ(store_.names(), (std::vector<std::string>{"step-00000010", "step-00000014", "step-00000017"}));
+  EXPECT_EQ(store_.latest_epoch_end(), "step-00000010");
+  static_cast<void>(write(20, false, true));
+  static_cast<void>(write(22));
+  EXPECT_EQ(store_.names(), (std::vector<std::string>{"step-00000020", "step-00000022"}));
+}
+
+TEST_F(CheckpointTest, WritingShowsThatItGetsOn) {
+  const RunState state = state_at(1);
+  int steps = 0;
+  static_cast<void>(store_.write(
+      {.state = state, .config = "", .model = "", .data = "", .layout = layout_, .weights = weights_, .progress = [&] { ++steps; }}));
+  EXPECT_GE(steps, 3);
+  EXPECT_EQ(store_.read("latest").weights.values, weights_);
 }
 
 TEST_F(CheckpointTest, InterruptionsDoNotRemoveTheNewestOfAnUninterruptedRun) {
