@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -28,6 +30,12 @@ struct RankState {
   Vectors vectors{};
   Numbers numbers{};
 };
+
+// "Take one from the end of an epoch: --checkpoint step-00000469."
+std::string take_epoch_end(const Checkpoint& checkpoint) {
+  const std::optional<std::string> name = CheckpointStore(std::filesystem::path(checkpoint.path).parent_path().string()).latest_epoch_end();
+  return fmt::format("Take one from the end of an epoch{}.", name ? ": --checkpoint " + *name : "");
+}
 
 [[noreturn]] void refuse(const Checkpoint& checkpoint, const Roles& now, const std::string& reason) {
   throw UserError(fmt::format("the checkpoint '{}' is of {} workers and cannot go on with {}: {}", checkpoint.path,
@@ -52,6 +60,15 @@ std::vector<RankState> states_by_rank(const Checkpoint& checkpoint, const Roles&
   return states;
 }
 
+// The weights of this worker differ from those of the run in buffers only, such as the statistics of a batch norm, whose mean goes on.
+bool has_parameters_of_all(const Checkpoint& checkpoint, const RankState& state) {
+  const auto own = state.vectors.find(kWeights);
+  const std::span<const float> all(checkpoint.weights.values);
+  const std::size_t parameters = checkpoint.weights.layout.parameter_count();
+  return own != state.vectors.end() && own->second.size() == all.size() &&
+         std::ranges::equal(own->second.first(parameters), all.first(parameters));
+}
+
 // What all workers have alike. Where weights are at servers or in a window, those of the workers are copies that they fetch anew.
 RankState common_state(const Checkpoint& checkpoint, std::vector<RankState>& states, const Description& description, const Roles& before,
                        const Roles& now) {
@@ -59,7 +76,7 @@ RankState common_state(const Checkpoint& checkpoint, std::vector<RankState>& sta
   RankState common;
   for (int worker = 0; worker < before.workers; ++worker) {
     RankState& state = states[static_cast<std::size_t>(worker)];
-    if (weights_elsewhere) state.vectors.erase(kWeights);
+    if (weights_elsewhere || has_parameters_of_all(checkpoint, state)) state.vectors.erase(kWeights);
     if (state.vectors.contains(kWeights)) {
       refuse(checkpoint, now,
              "it is from between two averages, when every worker has weights of its own. Take one from the end of a round.");
@@ -86,17 +103,15 @@ WorkerState common_place(const Checkpoint& checkpoint, const std::string& partit
   WorkerState place{.progress = workers[0].progress, .order = workers[0].order};
   for (const WorkerState& worker : workers) {
     if (worker.progress.epoch != place.progress.epoch || worker.progress.sample != place.progress.sample) {
-      refuse(checkpoint, now, "its workers stand at different places of the epoch. Take one from the end of an epoch.");
+      refuse(checkpoint, now, "its workers stand at different places of the epoch. " + take_epoch_end(checkpoint));
     }
     place.progress.number = std::max(place.progress.number, worker.progress.number);
   }
   if (partition == "shared" || partition == "queue") return place;
   if (place.progress.sample != 0) {
-    refuse(
-        checkpoint, now,
-        fmt::format("with the partition '{}' workers have samples of their own, which are dealt anew only at the end of an epoch. Take a "
-                    "checkpoint from there.",
-                    partition));
+    refuse(checkpoint, now,
+           fmt::format("with the partition '{}' workers have samples of their own, which are dealt anew only at the end of an epoch. {}",
+                       partition, take_epoch_end(checkpoint)));
   }
   place.order = {.epoch = place.progress.epoch};  // In the order of an epoch that none of its new samples was in.
   return place;

@@ -165,6 +165,64 @@ TEST_F(OtherWorkersTest, OtherPartitionsGoOnAtTheEndOfAnEpochOnly) {
   EXPECT_EQ(train(config).ending, Ending::finished);
 }
 
+// Asynchronous workers stand at different places but at the end of an epoch; that checkpoint is still there, and the message names it.
+TEST_F(OtherWorkersTest, TheLastEndOfAnEpochIsNamedAndThere) {
+  RunConfig config = small_config("async", 3, "threads");
+  config.epochs = 1;
+  (void)train(config);
+  config.epochs = 4;
+  for (const int stop_after : {5, 4, 5}) (void)train(config, stop_after);
+  config.workers = 2;
+  const std::string message = refusal(config);
+  EXPECT_NE(message.find("stand at different places of the epoch. Take one from the end of an epoch: --checkpoint step-000000"),
+            std::string::npos)
+      << message;
+  const CheckpointStore store(RunDirectory::checkpoints_in(folder_));
+  store.go_back_to(store.latest_epoch_end().value());
+  const TrainResult last = train(config);
+  EXPECT_EQ(last.ending, Ending::finished);
+  EXPECT_EQ(last.state.samples, 800U);
+}
+
+// As a batch norm does whose statistics are those of the samples a worker has seen.
+class StatisticsReplica final : public SmallReplica {
+ public:
+  explicit StatisticsReplica(float step) : step_(step) {}
+  double compute_gradient(const data::Batch& batch) override {
+    weights().back() += step_;
+    return SmallReplica::compute_gradient(batch);
+  }
+
+ private:
+  float step_;
+};
+
+TEST_F(OtherWorkersTest, BuffersOfTheirOwnGoOnAsTheirMean) {
+  RunConfig config = small_config("sync", 3, "threads");
+  config.epochs = 1;
+  const auto train_with_statistics = [&] {
+    const data::Dataset dataset = small_dataset();
+    const bool exists = fs::exists(folder_);
+    RunDirectory directory = exists ? RunDirectory::open(folder_) : RunDirectory::create(folder_, config);
+    std::vector<std::unique_ptr<SmallReplica>> replicas;
+    std::vector<compute::Replica*> pointers;
+    for (int worker = 0; worker < config.workers; ++worker) {
+      replicas.push_back(std::make_unique<StatisticsReplica>(static_cast<float>(worker)));
+      pointers.push_back(replicas.back().get());
+    }
+    Trainer trainer(config, pointers, dataset, {.directory = &directory});
+    if (exists) trainer.restore(CheckpointStore(directory.checkpoints_path()).read("latest"));
+    trainer.run();
+    return trainer.result();
+  };
+  (void)train_with_statistics();
+  const Checkpoint checkpoint = CheckpointStore(RunDirectory::checkpoints_in(folder_)).read("latest");
+  ASSERT_FALSE(checkpoint.vectors.layout.slices().empty()) << "the workers' buffers are alike";
+  config.workers = 2;
+  config.epochs = 2;
+  EXPECT_EQ(train_with_statistics().ending, Ending::finished);
+}
+
 TEST_F(OtherWorkersTest, StrategiesWithWorkersOfTheirOwnRefuse) {
   RunConfig config = small_config("easgd", 2, "threads");
   (void)train(config);
