@@ -1,6 +1,7 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 #include "starling/run/signals.h"
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <utility>
@@ -49,7 +50,7 @@ void Signals::take_in(const Message& message) {
   ByteReader reader(message.payload.bytes());
   switch (reader.get<Signal>()) {
     case Signal::halt:
-      halt_in_ = reader.get<std::uint64_t>();
+      halt_in_ = std::max(halt_in_.value_or(0), reader.get<std::uint64_t>());  // Of an earlier stretch it may come late.
       break;
     case Signal::given_up:
       given_up_ = reader.get_text();
@@ -66,7 +67,7 @@ void Signals::tell_to_halt(std::span<const Rank> ranks, std::uint64_t stretch) {
     ByteWriter writer;
     writer.put(Signal::halt);
     writer.put(stretch);
-    // Who has no room for it halts when it hears of it from somebody else, or a little later: at the end of the stretch.
+    // Who has no room for it goes on to the end of the stretch.
     (void)endpoint_.send(rank, kSignal, to_payload(writer.take()), fabric::Deadline::after(kRoom));
   }
 }

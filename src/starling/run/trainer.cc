@@ -166,7 +166,7 @@ void Trainer::run() {
     const std::unique_ptr<fabric::Fabric> made = options_.fabric != nullptr ? nullptr : make_fabric(fabric_config);
     report_ = (options_.fabric != nullptr ? *options_.fabric : *made).run([&](Endpoint& endpoint) {
       if (spread_) return run_spread(endpoint);
-      return roles_.is_worker(endpoint.rank()) ? work(endpoint) : serve(endpoint);
+      return roles_.is_worker(endpoint.rank()) ? name_the_lost(work(endpoint), endpoint) : serve(endpoint);
     });
     if (given_up_) gather_given_up();
     if (!given_up_) judge(report_);
@@ -202,12 +202,12 @@ Status Trainer::work(Endpoint& raw) {
   for (;;) {
     worker.bytes_before = endpoint.bytes_moved();
     const std::unique_ptr<strategy::Strategy> strategy = make_strategy(endpoint);
-    STARLING_TRY(name_the_lost(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())), endpoint));
+    STARLING_TRY(strategy->start(worker.parameters(), std::span<const float>(model_).first(worker.model.size())));
     Result<bool> to_the_meeting = train(endpoint, *strategy, worker);
-    if (!to_the_meeting) return name_the_lost(to_the_meeting.failure(), endpoint);
+    if (!to_the_meeting) return to_the_meeting.failure();
     if (!*to_the_meeting) return {};
     const Time finishing = endpoint.now();
-    STARLING_TRY(name_the_lost(strategy->finish(worker.parameters(), worker.model), endpoint));
+    STARLING_TRY(strategy->finish(worker.parameters(), worker.model));
     ledger_->account(endpoint.rank()).time().waiting += endpoint.now() - finishing;
     count_bytes(endpoint, worker.bytes_before);
     save(*strategy, saved_[static_cast<std::size_t>(endpoint.rank())]);

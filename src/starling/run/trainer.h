@@ -179,6 +179,8 @@ class Trainer {
   // Where the ranks live in several processes (trainer_spread.cc).
   Status run_spread(fabric::Endpoint& endpoint);
   void make_spread(const fabric::Fabric& fabric);
+  Status check_alike(fabric::Endpoint& endpoint);
+  std::string difference_from(std::span<const std::byte> identity) const;
   void make_spread_halting(fabric::Endpoint& endpoint);
   Status settle(fabric::Endpoint& endpoint, Status status);
   void take_given_up(const std::string& reason);

@@ -34,6 +34,9 @@ constexpr std::uint64_t kMostNumbers = std::uint64_t{1} << 23;
 
 constexpr fabric::Tag kLastWords = 1;
 
+// Beyond those of signals (signals.cc).
+constexpr fabric::Tag kIdentity = fabric::kFirstReservedTag | 0x4000'0021;
+
 }  // namespace
 
 void Trainer::make_spread(const fabric::Fabric& fabric) {
@@ -64,14 +67,49 @@ Status Trainer::run_spread(Endpoint& endpoint) {
   endpoint.show_progress(&activity_);
   spread_->signals.emplace(endpoint);
   make_spread_halting(endpoint);
-  Status status;
-  if (from_stream_ && !description_.needs_generator && roles_.is_worker(endpoint.rank())) {
+  Status status = check_alike(endpoint);
+  if (status && from_stream_ && !description_.needs_generator && roles_.is_worker(endpoint.rank())) {
     Result<std::shared_ptr<fabric::Window>> window = endpoint.open_window("batches dealt", 1, 0);
     if (window) spread_->numbers = std::move(*window);
     if (!window) status = window.failure();
   }
   if (status) status = roles_.is_worker(endpoint.rank()) ? work(endpoint) : serve(endpoint);
   return settle(endpoint, std::move(status));
+}
+
+// Every process reads configuration, data and checkpoint by itself: all tell rank 0 what they have read, and go on. Throws UserError there
+// if somebody's is not the same.
+Status Trainer::check_alike(Endpoint& endpoint) {
+  if (endpoint.rank() != 0) {
+    ByteWriter writer;
+    for (const std::string& text : {config_text_, data_text_, whole_->describe()}) writer.put_text(text);
+    writer.put(state_.steps);
+    return endpoint.send(0, kIdentity, to_payload(writer.take()));
+  }
+  for (Rank rank = 1; rank < endpoint.size(); ++rank) {
+    Result<fabric::Message> message = endpoint.receive(fabric::from(rank, kIdentity));
+    if (!message) return message.failure();
+    const std::string difference = difference_from(message->payload.bytes());
+    if (difference.empty()) continue;
+    throw UserError(fmt::format("rank {} {}: all processes must find the same files under the same paths", rank, difference));
+  }
+  return {};
+}
+
+std::string Trainer::difference_from(std::span<const std::byte> identity) const {
+  ByteReader reader(identity);
+  const std::string config = reader.get_text();
+  const std::string data = reader.get_text();
+  const std::string model = reader.get_text();
+  const auto steps = reader.get<std::uint64_t>();
+  if (config != config_text_) {
+    const std::optional<std::string> first = conflict(parse_run_config(config, "of another rank"), config_);
+    return fmt::format("has another configuration than rank 0{}", first ? fmt::format(" (at rank 0 {} there)", *first) : "");
+  }
+  if (data != data_text_) return fmt::format("has other data ({}) than rank 0 ({})", data, data_text_);
+  if (model != whole_->describe()) return fmt::format("has another model ({}) than rank 0 ({})", model, whole_->describe());
+  if (steps != state_.steps) return fmt::format("begins at step {}, but rank 0 at step {}", steps, state_.steps);
+  return "";
 }
 
 void Trainer::make_spread_halting(Endpoint& endpoint) {

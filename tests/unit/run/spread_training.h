@@ -23,6 +23,7 @@ struct SpreadPlan {
   std::function<void(fabric::Rank, TrainerOptions&)> options{};
   std::function<std::unique_ptr<SmallReplica>(fabric::Rank)> make_replica{};
   const Checkpoint* checkpoint = nullptr;
+  std::function<void(fabric::Rank, RunConfig&, data::Dataset&)> change{};  // What its process has read.
 };
 
 inline strategy::Roles roles_of(const RunConfig& config) {
@@ -77,7 +78,11 @@ inline SpreadTrained train_spread(const RunConfig& config, const SpreadPlan& pla
   SpreadTrained trained;
   trained.ranks.resize(static_cast<std::size_t>(options.ranks));
   ranks.each([&](fabric::Fabric& fabric) {
-    trained.ranks[static_cast<std::size_t>(fabric.local_ranks()[0])] = train_one_rank(config, dataset, fabric, plan);
+    const fabric::Rank rank = fabric.local_ranks()[0];
+    RunConfig own_config = config;
+    data::Dataset own_dataset = dataset;
+    if (plan.change) plan.change(rank, own_config, own_dataset);
+    trained.ranks[static_cast<std::size_t>(rank)] = train_one_rank(own_config, own_dataset, fabric, plan);
   });
   for (const std::exception_ptr& error : ranks.thrown) trained.errors.push_back(text_of(error));
   return trained;

@@ -52,6 +52,8 @@ class MpiFabric final : public Fabric {
   std::vector<Rank> local_ranks() const override { return {world_.rank()}; }
 
   RunReport run(const Body& body) override {
+    // Once processes have missed each other they do not come together again.
+    if (world_.is_broken()) return {.outcomes = {{world_.rank(), RankOutcome::Kind::failed, "the fabric has lost a process before"}}};
     state_.broken = true;  // Until it has ended well.
     world_.begin_run();
     mpi::MpiEndpoint endpoint(world_);
