@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "starling/base/error.h"
+#include "starling/cli/commands.h"
 #include "starling/strategy/registry.h"
 
 namespace starling::cli {
@@ -90,19 +91,33 @@ fabric::MpiJobOptions job_options() {
   return options;
 }
 
+// Where a process cannot even join, as one on a machine without an MPI library, the others would wait for it: so it is said by whomever it
+// befalls, and not by the first alone.
+std::unique_ptr<fabric::MpiJob> join() {
+  const fabric::MpiJobOptions options = job_options();
+  try {
+    return fabric::join_mpi_job(options);
+  } catch (const UserError& error) {
+    if (process_rank() == 0) throw;
+    options.say(error.what());
+    throw ExitCode{2};
+  }
+}
+
 }  // namespace
 
 std::unique_ptr<fabric::MpiJob> join_job(const std::optional<std::string>& fabric) {
   const bool wants_mpi = fabric && *fabric == "mpi";
   if (!started_for_mpi()) {
     if (const auto tasks = number_in(std::array<const char*, 1>{"SLURM_STEP_NUM_TASKS"}); tasks.value_or(1) > 1) {
+      if (number_in(std::array<const char*, 1>{"SLURM_PROCID"}).value_or(0) > 0) throw ExitCode{2};  // The first speaks.
       throw UserError(fmt::format(
           "srun has started {} tasks, but without a way for MPI to join them: give srun --mpi=pmix ('srun --mpi=list' shows what there is)",
           *tasks));
     }
-    return wants_mpi ? fabric::join_mpi_job(job_options()) : nullptr;
+    return wants_mpi ? join() : nullptr;
   }
-  if (!fabric || wants_mpi) return fabric::join_mpi_job(job_options());
+  if (!fabric || wants_mpi) return join();
   if (process_count() > 1) {
     throw UserError(fmt::format(
         "--fabric {} runs in one process, but {} were started, which would all do the same: leave the flag out, or start one process",
@@ -130,11 +145,12 @@ void fit_to_job(const fabric::MpiJob& job, bool workers_given, run::RunConfig& c
   }
   const strategy::Roles roles = config.roles(registry.find(config.strategy_name()));
   if (roles.ranks() != job.size()) {
-    throw UserError(fmt::format("{} {}{}{} are {} ranks, but {} {} started: leave --workers out, or start {}", roles.workers,
+    throw UserError(fmt::format("{} {}{}{} are {} ranks, but {} {} started: leave --workers out, or start {}{}", roles.workers,
                                 roles.workers == 1 ? "worker" : "workers",
                                 roles.servers > 0 ? fmt::format(", {} {}", roles.servers, roles.servers == 1 ? "server" : "servers") : "",
                                 roles.generators > 0 ? ", 1 generator" : "", roles.ranks(), job.size(),
-                                job.size() == 1 ? "process was" : "processes were", roles.ranks()));
+                                job.size() == 1 ? "process was" : "processes were", roles.ranks(),
+                                job.size() == 1 ? "; --fabric threads runs all of them in one process" : ""));
   }
 }
 

@@ -24,7 +24,7 @@ std::unique_ptr<fabric::MpiJob> join_job(const std::optional<std::string>& fabri
 // what servers and generator leave. Throws UserError if that does not come out.
 void fit_to_job(const fabric::MpiJob& job, bool workers_given, run::RunConfig& config);
 
-// "ranks 0-2 workers, 3 server, on hosts a (0, 1) and b (2, 3)", and the library.
+// "ranks 0-2 workers, 3 server; hosts a (0-1), b (2-3); Open MPI v4.1.4".
 std::string job_text(const fabric::MpiJob& job, const run::RunConfig& config);
 
 }  // namespace starling::cli

@@ -49,11 +49,17 @@ struct Prepared {
 
 bool is_first(const fabric::MpiJob* job) { return job == nullptr || job->rank() == 0; }
 
+// What was begun on a cluster is done by threads where no launcher has started this.
+void use_threads_without(const fabric::MpiJob* job, run::RunConfig& config) {
+  if (job == nullptr && config.fabric.name == "mpi") config.fabric.name = "threads";
+}
+
 Prepared prepare_new(const TrainFlags& flags, const fabric::MpiJob* job) {
   if (!flags.checkpoint.empty()) throw UserError("--checkpoint says where to go on from: give it with --resume RUN");
   Prepared prepared;
   if (!flags.config.empty()) prepared.config = run::read_run_config(flags.config);
   apply(flags, job, prepared.config);
+  use_threads_without(job, prepared.config);
   run::validate(prepared.config);
   if (is_first(job)) run::RunDirectory::require_free(prepared.config.out);
   return prepared;
@@ -69,8 +75,7 @@ Prepared prepare_resumed(const TrainFlags& flags, const fabric::MpiJob* job) {
   const run::RunConfig stored = run::RunDirectory::read_config(flags.resume);
   prepared.config = stored;
   apply(flags, job, prepared.config);
-  // A run that was begun on a cluster goes on as threads where no launcher has started this.
-  if (job == nullptr && prepared.config.fabric.name == "mpi") prepared.config.fabric.name = "threads";
+  use_threads_without(job, prepared.config);
   if (const auto conflict = run::conflict(stored, prepared.config)) {
     throw UserError(
         fmt::format("--resume goes on with the run as it was begun, but {}. Leave the flag out, or begin another run with --config "
@@ -159,11 +164,12 @@ std::string opening(const Prepared& prepared, bool resumed, const run::ReplicaSe
 }
 
 // One of the processes of a job that is not the first: it trains, and leaves files and people to the first.
-void train_along(const Prepared& prepared, const data::Dataset& dataset, fabric::Fabric& fabric) {
+void train_along(Prepared& prepared, const data::Dataset& dataset, fabric::Fabric& fabric) {
   const run::ReplicaSet replicas(prepared.config, dataset, strategy::Registry::built_in(), fabric.local_ranks());
   run::Trainer trainer(prepared.config, replicas.pointers(), dataset,
                        {.stop = interrupted, .viewers = replicas.viewers(), .fabric = &fabric});
   if (prepared.checkpoint) trainer.restore(*prepared.checkpoint);
+  prepared.checkpoint.reset();  // It has the vectors of all ranks.
   trainer.run();
 }
 
@@ -202,6 +208,7 @@ int train(const TrainFlags& flags, fabric::MpiJob* job) {
     watch->start(prepared.directory->path());
     say(fmt::format("watch it at {}\n", watch->address()));
   }
+  prepared.checkpoint.reset();  // It has the vectors of all ranks.
   try {
     trainer.run();
   } catch (const std::exception&) {
