@@ -140,7 +140,7 @@ class HostsTest:
 
     def asked_to_stop(self, number, expected):
         run = self.new_run()
-        with self.train(run, *LONG, "--strategy", "async") as job:
+        with self.train(run, *LONG, "--strategy", "async", options=PATIENT) as job:
             await_middle(job, run)
             job.process.send_signal(number)
             code, seconds = ended(job, END_SECONDS)
@@ -149,6 +149,18 @@ class HostsTest:
         expect_good_checkpoint(self.program, run)
         expect_resumes(self.program, run)
         return f"ended after {seconds:.1f} s with {code}"
+
+    def fewer_and_more(self, strategy):
+        """A run goes on with as many ranks as are started, on other hosts than before."""
+        run = self.new_run()
+        with self.train(run, *SMALL, "--strategy", strategy, "--epochs", "1") as job:
+            first = finished(job)
+        for ranks, epochs in ((5, "2"), (8, "3")):
+            with Job(self.hosts.mpirun(ranks, [self.program, "train", "--resume", run, "--epochs", epochs, "--json"]), self.folder) as job:
+                last = finished(job)
+            expect(last["workers"] == ranks - last["servers"], f"{last['workers']} workers and {last['servers']} servers on {ranks} ranks")
+        expect(last["samples"] == 3 * first["samples"], f"{last['samples']} samples after three epochs, {first['samples']} after one")
+        return f"{last['updates']['applied']} of {last['updates']['produced']} updates applied"
 
     def what_it_says(self, job, host):
         """The message, seen where mpirun is, that names a rank beyond the cut."""
@@ -175,6 +187,8 @@ def main():
         for name in [line.split()[0] for line in listed if line.strip()]:
             if name != "sequential":
                 cases.run(f"strategy {name} balances its books", test.strategy, name)
+        for name in ("sync", "async"):
+            cases.run(f"{name} goes on with fewer ranks and with more", test.fewer_and_more, name)
         cases.run("a slow network changes the time, not the weights", test.slow_network)
         cases.run("stop: SIGINT to mpirun", test.asked_to_stop, signal.SIGINT, 1)
         cases.run("stop: SIGTERM to mpirun", test.asked_to_stop, signal.SIGTERM, 1)

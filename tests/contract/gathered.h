@@ -60,12 +60,12 @@ class Gathering {
 };
 
 // One process at a time.
-class FileLock {
+class GatheringLock {
  public:
-  FileLock() : file_(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)) { ::flock(file_, LOCK_EX); }
-  FileLock(const FileLock&) = delete;
-  FileLock& operator=(const FileLock&) = delete;
-  ~FileLock() { ::close(file_); }
+  GatheringLock() : file_(::open("/proc/self/exe", O_RDONLY | O_CLOEXEC)) { ::flock(file_, LOCK_EX); }
+  GatheringLock(const GatheringLock&) = delete;
+  GatheringLock& operator=(const GatheringLock&) = delete;
+  ~GatheringLock() { ::close(file_); }
 
  private:
   int file_;

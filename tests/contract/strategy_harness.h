@@ -66,7 +66,7 @@ class Recorder {
   template <class Operation>
   std::invoke_result_t<Operation> alone(Operation operation, int worker, reference::Kind kind) {
     const std::lock_guard lock(window_mutex_);
-    const std::optional<FileLock> file_lock = one_process_ ? std::nullopt : std::optional<FileLock>(std::in_place);
+    const std::optional<GatheringLock> file_lock = one_process_ ? std::nullopt : std::optional<GatheringLock>(std::in_place);
     auto result = operation();
     took_effect(stamp(), worker, kind);
     return result;
