@@ -37,8 +37,13 @@ void copy_floats(std::span<float> to, std::span<const float> from) {
 }  // namespace
 
 std::optional<Status> HostAllReduce::reduce(Endpoint& endpoint, const Group& group, std::span<float> values, Deadline deadline) {
-  Place& place = place_of(group);
+  const std::size_t number = number_of(group);
+  Place& place = places_[number];
   if (!place.open) return std::nullopt;
+  if (auto failure = leave_last_place(number, deadline)) {
+    break_site(place);
+    return *failure;
+  }
   SiteMember& me = shown(place, static_cast<std::size_t>(place.index));
   me.floats[place.reductions % 2] = values.size();
   me.rounds.store(place.reductions + 1, std::memory_order_relaxed);
@@ -49,26 +54,46 @@ std::optional<Status> HostAllReduce::reduce(Endpoint& endpoint, const Group& gro
   return status;
 }
 
-HostAllReduce::Place& HostAllReduce::place_of(const Group& group) {
-  if (last_ < places_.size() && places_[last_].group == group) return places_[last_];
-  if (last_ < places_.size() && places_[last_].open) wait_for_readers(places_[last_]);
-  last_ = 0;
-  while (last_ < places_.size() && places_[last_].group != group) ++last_;
-  if (last_ == places_.size()) places_.push_back(find_place(group));
-  return places_[last_];
+std::size_t HostAllReduce::number_of(const Group& group) {
+  if (last_ < places_.size() && places_[last_].group == group) return last_;
+  std::size_t number = 0;
+  while (number < places_.size() && places_[number].group != group) ++number;
+  if (number == places_.size()) places_.push_back(find_place(group));
+  return number;
 }
 
-// What this rank showed at the last place must have been read before it shows something else. They need not come for that, only go on.
-void HostAllReduce::wait_for_readers(const Place& place) {
-  for (std::size_t i = 0; i < place.count(); ++i) {
-    const auto is_gone = [&] {
-      const World::Lock lock = world_.lock();
-      return world_.state(world_.members().here[static_cast<std::size_t>(place.members[i])]) != PeerState::alive;
-    };
-    while (shown(place, i).left.load() < place.reductions && (site(place).arrived.load() & Site::kBroken) == 0 && !is_gone()) {
+// What this rank showed at the last place must have been read before it shows something else.
+std::optional<Failure> HostAllReduce::leave_last_place(std::size_t number, Deadline deadline) {
+  if (number == last_) return std::nullopt;
+  const Place& last = places_[last_];
+  const Time begin = world_.now();
+  const Time limit = deadline.resolve(begin, world_.options().timeout);
+  for (std::size_t i = 0; last.open && i < last.count(); ++i) {
+    while (may_still_read(last, i)) {
+      if (world_.now() >= limit) {
+        const Rank reader = world_.members().here[static_cast<std::size_t>(last.members[i])];
+        return Failure{FailureKind::timeout,
+                       world_.rank(),
+                       reader,
+                       fmt::format("rank {} to leave another all-reduce", reader),
+                       world_.now() - begin,
+                       ""};
+      }
       std::this_thread::yield();
     }
   }
+  last_ = number;
+  return std::nullopt;
+}
+
+// Who is inside goes on by itself: a complete meeting needs nobody any more, and a broken one lets everybody go. Who is not inside has left
+// all that were complete, and a site that is broken has no more of them.
+bool HostAllReduce::may_still_read(const Place& place, std::size_t index) const {
+  const SiteMember& member = shown(place, index);
+  const std::uint64_t left = member.left.load();
+  if (left >= place.reductions || left == member.rounds.load()) return false;
+  const World::Lock lock = world_.lock();
+  return world_.state(world_.members().here[static_cast<std::size_t>(place.members[index])]) == PeerState::alive;
 }
 
 HostAllReduce::Place HostAllReduce::find_place(const Group& group) const {
@@ -190,8 +215,11 @@ Status HostAllReduce::meet(Place& place, Deadline deadline) {
   if (place.count() == 1) return {};
   Site& here = site(place);
   const std::uint64_t all = ++place.meetings * place.count();
-  const std::uint64_t before = here.arrived.fetch_add(1);
-  if ((before & Site::kBroken) != 0) return broken(place, world_.now());
+  // A broken site counts nobody any more, so that a count that was reached before the break stays the proof of a complete meeting.
+  std::uint64_t before = here.arrived.load();
+  do {
+    if ((before & Site::kBroken) != 0) return broken(place, world_.now());
+  } while (!here.arrived.compare_exchange_weak(before, before + 1));
   if (before + 1 == all) {
     here.changed.ring();
     return {};

@@ -61,10 +61,11 @@ class HostAllReduce {
     std::size_t end = 0;
   };
 
-  Place& place_of(const Group& group);
+  std::size_t number_of(const Group& group);
   Place find_place(const Group& group) const;
   std::optional<std::size_t> claim_site(const Group& group) const;
-  void wait_for_readers(const Place& place);
+  std::optional<Failure> leave_last_place(std::size_t number, Deadline deadline);
+  bool may_still_read(const Place& place, std::size_t index) const;
 
   Status reduce_here(Place& place, std::span<float> values, Deadline deadline);
   Status reduce_short(Place& place, std::span<float> values, Deadline deadline);
@@ -96,7 +97,7 @@ class HostAllReduce {
 
   World& world_;
   std::vector<Place> places_;
-  std::size_t last_ = 0;  // Of the places: that of the last call.
+  std::size_t last_ = 0;  // Of the places: that of the last call that took this way.
 };
 
 }  // namespace starling::fabric::mpi
