@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -29,6 +30,10 @@ MemoryFile MemoryFile::make(std::size_t size_bytes) {
 MemoryFile MemoryFile::open(const Place& place, std::size_t size_bytes) {
   MemoryFile file(::open(fmt::format("/proc/{}/fd/{}", place.process, place.descriptor).c_str(), O_RDWR | O_CLOEXEC));
   if (file.descriptor_ < 0) throw system_error("opening the memory of another process");
+  // Beyond the end of a file that is not the right one there is no memory, only a signal.
+  struct stat status {};
+  if (::fstat(file.descriptor_, &status) != 0) throw system_error("looking at the memory of another process");
+  if (static_cast<std::size_t>(status.st_size) < size_bytes) throw std::runtime_error("the memory of another process is too small");
   file.map(size_bytes);
   ::close(std::exchange(file.descriptor_, -1));  // The mapping stays.
   return file;

@@ -2,6 +2,7 @@
 #include "starling/fabric/mpi/world.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -171,21 +172,30 @@ void World::await_everybody() const {
   std::abort();  // It does not return.
 }
 
-// Whether the processes of this host can open each other's files in memory. All of them give the same answer.
+// Whether the processes of this host can open each other's files in memory. All of them give the same answer. Where processes have their
+// own numbers, as in containers, the number of one may be that of quite another here: what is in the file shows that it is the right one.
 bool World::can_map_each_other() const {
   int can = 1;
   std::optional<MemoryFile> own;
-  MemoryFile::Place place;
-  constexpr std::size_t kBytes = 1;
+  struct {
+    MemoryFile::Place place;
+    std::uint64_t token = 0;
+  } first;
   try {
-    own.emplace(MemoryFile::make(kBytes));
-    place = own->place();
+    own.emplace(MemoryFile::make(sizeof(first.token)));
+    first.place = own->place();
+    first.token = static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()) ^ static_cast<std::uint64_t>(::getpid()) << 40U ^
+                  reinterpret_cast<std::uintptr_t>(this);
+    std::memcpy(own->bytes().data(), &first.token, sizeof(first.token));
   } catch (const std::exception&) {
     can = 0;
   }
-  call("MPI_Bcast", MPI_Bcast(&place, sizeof(place), MPI_BYTE, 0, members_.host));
+  call("MPI_Bcast", MPI_Bcast(&first, sizeof(first), MPI_BYTE, 0, members_.host));
   try {
-    if (can == 1) MemoryFile::open(place, kBytes);
+    if (can == 1) {
+      const MemoryFile theirs = MemoryFile::open(first.place, sizeof(first.token));
+      can = std::memcmp(theirs.bytes().data(), &first.token, sizeof(first.token)) == 0 ? 1 : 0;
+    }
   } catch (const std::exception&) {
     can = 0;
   }
