@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -35,7 +36,11 @@ class AttachedMemory final : public WindowMemory {
   }
   // The run has ended, and nobody reaches for it any more.
   ~AttachedMemory() override {
-    if (world_.is_broken()) return;
+    if (world_.is_broken() || std::uncaught_exceptions() > 0) {
+      // Others may still reach for it.
+      world_.keep_until_the_end(std::move(floats_));
+      return;
+    }
     const World::Lock lock = world_.lock();
     MPI_Win_detach(world_.one_sided(), floats_.data());
   }

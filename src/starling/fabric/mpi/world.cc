@@ -84,7 +84,7 @@ World::World(const Members& members, const FabricOptions& options, const MpiOpti
   try {
     make_shared_parts();
   } catch (...) {
-    static_cast<void>(host_memory_.release());  // Likewise.
+    abandon();
     throw;
   }
   for (Peer& one : peers_) one.heard = Clock::now();
@@ -98,20 +98,32 @@ World::~World() {
   if (std::uncaught_exceptions() > 0) broken_ = true;
   // Until all are here, all show that they live.
   if (!broken_) meet_all(kEndOfTime - now());
-  {
-    const std::lock_guard lock(stop_mutex_);
-    stops_ = true;
-  }
-  stop_.notify_all();
-  keeper_.join();
+  stop_keeping();
   if (broken_) {
-    static_cast<void>(host_memory_.release());  // Freeing it would wait for the others.
+    abandon();
     return;
   }
   if (one_sided_ != MPI_WIN_NULL) {
     MPI_Win_unlock_all(one_sided_);
     MPI_Win_free(&one_sided_);
   }
+}
+
+void World::stop_keeping() {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    stops_ = true;
+  }
+  stop_.notify_all();
+  if (keeper_.joinable()) keeper_.join();
+}
+
+// Where the processes do not come together again, what they share cannot be freed without waiting for the others, and MPI may use the rest
+// until the process ends, which is soon.
+void World::abandon() {
+  static_cast<void>(host_memory_.release());
+  static_cast<void>(post_.release());
+  static_cast<void>(kept_.release());
 }
 
 // What all processes make together. They are all there, so it takes as long as MPI needs.
@@ -125,7 +137,7 @@ void World::make_shared_parts() {
     call("MPI_Win_set_errhandler", MPI_Win_set_errhandler(one_sided_, MPI_ERRORS_RETURN));
     call("MPI_Win_lock_all", MPI_Win_lock_all(MPI_MODE_NOCHECK, one_sided_));
   }
-  post_.emplace(members_, share);
+  post_ = std::make_unique<Post>(members_, share);
   call("MPI_Barrier", MPI_Barrier(members_.all));
 }
 
@@ -280,6 +292,8 @@ RunReport World::end_run(RankOutcome outcome) {
     ++run_;
     for (Peer& one : peers_) one = {.begun = one.begun, .heard = one.heard};
   }
+  // From here on nothing looks after MPI, so that it does not touch what the rank frees.
+  if (broken_) stop_keeping();
   if (!broken_) meet_all(kEndOfTime - now());
   return report;
 }
@@ -511,6 +525,8 @@ std::string World::silent_rank(Clock::time_point now) const {
   const auto since = [&](Rank other) { return std::chrono::duration_cast<Duration>(now - peer(other).heard); };
   if (rank() != 0) return since(0) > silence_ + 1s + rank() * 100ms ? silence_text(0, since(0)) : "";
   for (Rank other = 1; other < size(); ++other) {
+    // Who has failed says why, and ends the job itself.
+    if (state(other) == PeerState::lost) continue;
     if (since(other) > silence_) return silence_text(other, since(other));
   }
   return "";

@@ -63,8 +63,8 @@ class World {
   bool is_broken() const { return broken_; }
   // What cannot be undone has gone wrong: the processes will not come together again.
   void break_down() { broken_ = true; }
-  // Memory that MPI may still write to.
-  void keep_until_the_end(std::vector<float> memory) { kept_.push_back(std::move(memory)); }
+  // Memory that MPI may still write to, until the end of the process.
+  void keep_until_the_end(std::vector<float> memory) { kept_->push_back(std::move(memory)); }
 
   const Members& members() const { return members_; }
   const FabricOptions& options() const { return options_; }
@@ -139,6 +139,8 @@ class World {
 
   void nap(std::uint32_t ticket, Clock::time_point begin, Time limit, bool busy);
   void keep_going();
+  void stop_keeping();
+  void abandon();
   std::string keep();
   std::string hanging_operation() const;
   std::string silence_text(Rank rank, Duration time) const;
@@ -161,10 +163,10 @@ class World {
   MPI_Win one_sided_ = MPI_WIN_NULL;
   Clock::time_point start_ = Clock::now();
   bool broken_ = false;
-  std::vector<std::vector<float>> kept_;
+  std::unique_ptr<std::vector<std::vector<float>>> kept_ = std::make_unique<std::vector<std::vector<float>>>();
 
   std::mutex mutex_;  // Guards MPI and everything below.
-  std::optional<Post> post_;
+  std::unique_ptr<Post> post_;
   std::vector<Arrival> arrivals_;
   Mailbox mailbox_;
   std::vector<Peer> peers_;
