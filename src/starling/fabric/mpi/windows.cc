@@ -69,6 +69,10 @@ class MpiWindow : public Window {
     STARLING_CHECK(offset <= size_ && count <= size_ - offset,
                    fmt::format("floats {} to {} of window '{}', which has {}", offset, offset + count, name_, size_));
     const World::Lock lock = world_.lock();
+    return check_home();
+  }
+  // With the lock held.
+  Status check_home() const {
     if (world_.state(home_) == PeerState::alive) return {};
     return Failure{FailureKind::peer_lost, world_.rank(),     home_, fmt::format("window '{}' at rank {}", name_, home_),
                    Duration::zero(),       "its home is gone"};
@@ -120,50 +124,51 @@ class OneSidedWindow final : public MpiWindow {
 
   Status read(std::size_t offset, std::span<float> to, Deadline /*deadline*/) override {
     STARLING_TRY(check(offset, to.size()));
-    in_pieces(offset, to.size(), [&](std::size_t begin, int count, MPI_Aint at) {
+    return in_pieces(offset, to.size(), [&](std::size_t begin, int count, MPI_Aint at) {
       call("MPI_Get_accumulate", MPI_Get_accumulate(nullptr, 0, MPI_FLOAT, to.data() + begin, count, MPI_FLOAT, home(), at, count,
                                                     MPI_FLOAT, MPI_NO_OP, world().one_sided()));
     });
-    return {};
   }
   Status write(std::size_t offset, std::span<const float> from, Deadline /*deadline*/) override {
     STARLING_TRY(check(offset, from.size()));
-    accumulate(offset, from, MPI_REPLACE);
-    return {};
+    return accumulate(offset, from, MPI_REPLACE);
   }
   Status add(std::size_t offset, std::span<const float> values, Deadline /*deadline*/) override {
     STARLING_TRY(check(offset, values.size()));
-    accumulate(offset, values, MPI_SUM);
-    return {};
+    return accumulate(offset, values, MPI_SUM);
   }
   Result<float> fetch_add(std::size_t offset, float value, Deadline /*deadline*/) override {
     STARLING_TRY(check(offset, 1));
     float before = 0;
-    in_pieces(offset, 1, [&](std::size_t /*begin*/, int /*count*/, MPI_Aint at) {
+    STARLING_TRY(in_pieces(offset, 1, [&](std::size_t /*begin*/, int /*count*/, MPI_Aint at) {
       call("MPI_Fetch_and_op", MPI_Fetch_and_op(&value, &before, MPI_FLOAT, home(), at, MPI_SUM, world().one_sided()));
-    });
+    }));
     return before;
   }
 
  private:
-  void accumulate(std::size_t offset, std::span<const float> values, MPI_Op operation) {
-    in_pieces(offset, values.size(), [&](std::size_t begin, int count, MPI_Aint at) {
+  Status accumulate(std::size_t offset, std::span<const float> values, MPI_Op operation) {
+    return in_pieces(offset, values.size(), [&](std::size_t begin, int count, MPI_Aint at) {
       call("MPI_Accumulate",
            MPI_Accumulate(values.data() + begin, count, MPI_FLOAT, home(), at, count, MPI_FLOAT, operation, world().one_sided()));
     });
   }
 
-  // Each piece has taken effect when the next begins. Between them the other thread gets a turn.
+  // Each piece has taken effect when the next begins. Whoever waits for the lock hardly gets it between them, so what has to be done every
+  // now and then is done here.
   template <class Piece>
-  void in_pieces(std::size_t offset, std::size_t size, Piece piece) {
+  Status in_pieces(std::size_t offset, std::size_t size, Piece piece) {
     for (std::size_t begin = 0; begin < size; begin += kPieceFloats) {
       const World::Lock lock = world().lock();
+      world().keep_in_touch();
+      STARLING_TRY(check_home());
       world().operate(home(), [&] {
         piece(begin, static_cast<int>(std::min(kPieceFloats, size - begin)),
               address_ + static_cast<MPI_Aint>((offset + begin) * sizeof(float)));
         call("MPI_Win_flush", MPI_Win_flush(home(), world().one_sided()));
       });
     }
+    return {};
   }
 
   MPI_Aint address_;

@@ -352,6 +352,19 @@ std::string World::keep() {
   const bool waits = rank_waits_.load(std::memory_order_relaxed);
   if (!waits || now >= next_pulse_) progress();
   next_interval_ = waits ? kLazy : keeping_interval();
+  return pulse(now);
+}
+
+void World::keep_in_touch() {
+  const Clock::time_point now = Clock::now();
+  if (now < next_pulse_) return;
+  progress();
+  const std::string message = pulse(now);
+  if (!message.empty()) unreachable_(message);
+}
+
+// Tells others that this process is there, when it is time to. Returns why the job has to end, if it has to.
+std::string World::pulse(Clock::time_point now) {
   if (now < next_pulse_) return "";
   // If this process itself has stood still, as in a job that was suspended, others may have too.
   if (now - next_pulse_ > 1s) {

@@ -95,6 +95,10 @@ class World {
     operation_at_.store(kAnyRank);
   }
 
+  // With the lock held, between operations that take long one after the other: what the other thread would do for those who listen. It
+  // takes the lock only when it is free for a while.
+  void keep_in_touch();
+
   // With the lock held.
   bool has_room(Rank to, std::size_t payload_bytes) const;
   void send(Rank to, Tag tag, Payload payload);
@@ -133,6 +137,7 @@ class World {
   void accept_window(const Arrival& arrival);
   void post(Rank to, Kind kind, Tag tag, Payload payload, std::uint64_t sequence = 0);
   void tell_taken(Rank to);
+  std::string pulse(Clock::time_point now);
   void send_pulses();
   std::string silent_rank(Clock::time_point now) const;
   std::string place_of(Rank rank) const;
