@@ -8,6 +8,7 @@
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <exception>
@@ -31,6 +32,7 @@ constexpr auto kFirstSpeaks = std::chrono::seconds(2);
 struct FabricState {
   bool exists = false;
   bool broken = false;
+  std::uint64_t made = 0;
 };
 
 class MpiFabric final : public Fabric {
@@ -38,7 +40,7 @@ class MpiFabric final : public Fabric {
   // Two of them would use MPI at the same time.
   MpiFabric(const mpi::Members& members, const FabricOptions& options, const MpiOptions& mpi_options, Duration start_timeout,
             std::function<void(const std::string&)> unreachable, FabricState& state)
-      : state_(checked(state)), world_(members, options, mpi_options, start_timeout, std::move(unreachable)) {
+      : state_(checked(state)), world_(members, options, mpi_options, ++state.made, start_timeout, std::move(unreachable)) {
     state_.exists = true;
   }
   MpiFabric(const MpiFabric&) = delete;

@@ -11,6 +11,7 @@
 namespace starling::fabric::mpi {
 
 struct Post::Header {
+  std::uint64_t post;
   Kind kind;
   Tag tag;
   std::uint64_t sequence;
@@ -24,7 +25,8 @@ struct Post::Header {
   bool has_body() const { return has_head() && sizeof(Header) + head_bytes + body_bytes <= kEnvelopeBytes; }
 };
 
-Post::Post(const Members& members, bool share) : members_(members), incoming_(static_cast<std::size_t>(members.size)) {
+Post::Post(const Members& members, bool share, std::uint64_t number)
+    : members_(members), number_(number), incoming_(static_cast<std::size_t>(members.size)) {
   if (share && members.here.size() > 1) share_blocks();
   for (Posted& posted : posted_) post(posted);
 }
@@ -67,8 +69,14 @@ void Post::send(Rank to, Kind kind, Tag tag, Payload payload, std::uint64_t sequ
   outgoing.payload = std::move(payload);
   const std::span<const std::byte> head = outgoing.payload.head();
   const std::span<const std::byte> body = outgoing.payload.bytes();
-  Header header{
-      .kind = kind, .tag = tag, .sequence = sequence, .taken = taken, .head_bytes = head.size(), .body_bytes = body.size(), .place = 0};
+  Header header{.post = number_,
+                .kind = kind,
+                .tag = tag,
+                .sequence = sequence,
+                .taken = taken,
+                .head_bytes = head.size(),
+                .body_bytes = body.size(),
+                .place = 0};
   if (!header.has_body() && blocks_ && members_.is_here(to)) {
     if (const std::optional<std::uint64_t> place = blocks_->put(body)) header.place = *place + 1;
   }
@@ -145,6 +153,7 @@ void Post::open(const Posted& posted, Rank source, std::size_t size, std::vector
   Header header;
   STARLING_CHECK(size >= sizeof(header), std::string("an envelope is shorter than its header"));
   std::memcpy(&header, posted.envelope.data(), sizeof(header));
+  if (header.post != number_) return;
   const std::byte* at = posted.envelope.data() + sizeof(header);
   Incoming incoming;
   incoming.arrival.kind = header.kind;

@@ -55,8 +55,9 @@ struct Arrival {
 class Post {
  public:
   // Made by all processes of a host together. `members` outlives it. With `share`, those of this host can open each other's memory
-  // (memory_file.h).
-  Post(const Members& members, bool share);
+  // (memory_file.h). `number` is the same in all processes and another for each post that they have after each other: what a former one has
+  // sent late is dropped.
+  Post(const Members& members, bool share, std::uint64_t number);
   Post(const Post&) = delete;
   Post& operator=(const Post&) = delete;
   // Nothing may be under way.
@@ -106,6 +107,7 @@ class Post {
   const std::shared_ptr<const MemoryFile>& blocks_of(Rank source);
 
   const Members& members_;
+  const std::uint64_t number_;
   std::vector<MemoryFile::Place> places_;                 // Of the blocks of this host's processes; empty if they do not share.
   std::vector<std::shared_ptr<const MemoryFile>> files_;  // Those that were needed so far; likewise by number on this host.
   std::optional<HostBlocks> blocks_;

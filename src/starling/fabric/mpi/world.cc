@@ -69,8 +69,8 @@ struct WindowNote {
 
 }  // namespace
 
-World::World(const Members& members, const FabricOptions& options, const MpiOptions& mpi_options, Duration start_timeout,
-             std::function<void(const std::string&)> unreachable)
+World::World(const Members& members, const FabricOptions& options, const MpiOptions& mpi_options, std::uint64_t number,
+             Duration start_timeout, std::function<void(const std::string&)> unreachable)
     : members_(members),
       options_(options),
       mpi_options_(mpi_options),
@@ -82,7 +82,7 @@ World::World(const Members& members, const FabricOptions& options, const MpiOpti
       states_(static_cast<std::size_t>(members.size), PeerState::alive) {
   await_everybody();
   try {
-    make_shared_parts();
+    make_shared_parts(number);
   } catch (...) {
     abandon();
     throw;
@@ -96,8 +96,10 @@ World::World(const Members& members, const FabricOptions& options, const MpiOpti
 World::~World() {
   // What goes wrong in this process alone must not wait for the others, who do not know of it.
   if (std::uncaught_exceptions() > 0) broken_ = true;
-  // Until all are here, all show that they live.
+  // Until all are here, all show that they live. There is no limit, because the first may have a lot to do after the last run: it writes
+  // files, and shows a page for as long as somebody looks at it.
   if (!broken_) meet_all(kEndOfTime - now());
+  if (!broken_) fall_silent();
   stop_keeping();
   if (broken_) {
     abandon();
@@ -107,6 +109,22 @@ World::~World() {
     MPI_Win_unlock_all(one_sided_);
     MPI_Win_free(&one_sided_);
   }
+}
+
+// All are here, so nobody needs to show any more that it lives. When everybody has nothing under way, and all know that, MPI has no use for
+// memory that was sent.
+void World::fall_silent() {
+  {
+    const Lock lock(mutex_);
+    watching_ = false;
+  }
+  const Time limit = later(now(), start_timeout_);
+  if (wait([&] { return post_->all_sent(); }, limit, true)) {
+    meet_all(limit - now());
+  } else {
+    broken_ = true;
+  }
+  if (broken_) unreachable_(fmt::format("not all ranks have left the fabric within {}", format_duration(start_timeout_)));
 }
 
 void World::stop_keeping() {
@@ -127,7 +145,7 @@ void World::abandon() {
 }
 
 // What all processes make together. They are all there, so it takes as long as MPI needs.
-void World::make_shared_parts() {
+void World::make_shared_parts(std::uint64_t number) {
   const StartLimit limit(kLongestMaking, [this] { unreachable_("not all ranks have made their parts of the fabric"); });
   host_memory_ = std::make_unique<HostMemory>(members_.host);
   const bool share = can_map_each_other();
@@ -137,7 +155,7 @@ void World::make_shared_parts() {
     call("MPI_Win_set_errhandler", MPI_Win_set_errhandler(one_sided_, MPI_ERRORS_RETURN));
     call("MPI_Win_lock_all", MPI_Win_lock_all(MPI_MODE_NOCHECK, one_sided_));
   }
-  post_ = std::make_unique<Post>(members_, share);
+  post_ = std::make_unique<Post>(members_, share, number);
   call("MPI_Barrier", MPI_Barrier(members_.all));
 }
 
@@ -365,7 +383,7 @@ void World::keep_in_touch() {
 
 // Tells others that this process is there, when it is time to. Returns why the job has to end, if it has to.
 std::string World::pulse(Clock::time_point now) {
-  if (now < next_pulse_) return "";
+  if (!watching_ || now < next_pulse_) return "";
   // If this process itself has stood still, as in a job that was suspended, others may have too.
   if (now - next_pulse_ > 1s) {
     for (Peer& one : peers_) one.heard = now;
@@ -534,7 +552,6 @@ std::string World::silence_text(Rank rank, Duration time) const {
 
 // The first listens to all, and all to the first. The others wait a little longer, each longer than the one before, so that one speaks.
 std::string World::silent_rank(Clock::time_point now) const {
-  if (!watching_) return "";
   const auto since = [&](Rank other) { return std::chrono::duration_cast<Duration>(now - peer(other).heard); };
   if (rank() != 0) return since(0) > silence_ + 1s + rank() * 100ms ? silence_text(0, since(0)) : "";
   for (Rank other = 1; other < size(); ++other) {

@@ -47,8 +47,9 @@ class World {
   using Lock = std::unique_lock<std::mutex>;
 
   // Called by all processes of the job together, each within `start_timeout` of the first. `members` outlives it. `unreachable` is called
-  // on any thread, once, with a sentence that names a rank which is no longer heard of, or does not come; it ends the process.
-  World(const Members& members, const FabricOptions& options, const MpiOptions& mpi_options, Duration start_timeout,
+  // on any thread, once, with a sentence that names a rank which is no longer heard of, or does not come; it ends the process. `number`
+  // counts the worlds of the job.
+  World(const Members& members, const FabricOptions& options, const MpiOptions& mpi_options, std::uint64_t number, Duration start_timeout,
         std::function<void(const std::string&)> unreachable);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -152,9 +153,10 @@ class World {
   Duration keeping_interval() const;
   bool everybody_departed() const { return departures_.size() + 1 == static_cast<std::size_t>(size()); }
   void meet_all(Duration limit);
+  void fall_silent();
   std::string late_ranks();
   void await_everybody() const;
-  void make_shared_parts();
+  void make_shared_parts(std::uint64_t number);
   bool can_map_each_other() const;
 
   const Members& members_;
@@ -184,7 +186,7 @@ class World {
   Clock::time_point next_pulse_{};
   std::uint64_t run_ = 0;
   std::uint64_t begun_ = 0;
-  bool watching_ = false;
+  bool watching_ = false;  // Over the others, and showing them that this one lives.
 
   std::atomic<bool> rank_waits_{false};             // And keeps MPI going itself.
   std::atomic<Rank> operation_at_{kAnyRank};        // The home of the window with which the rank is inside MPI,
