@@ -5,6 +5,7 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -19,6 +20,7 @@
 #include "starling/base/notifier.h"
 #include "starling/fabric/mpi/call.h"
 #include "starling/fabric/mpi/mpi_endpoint.h"
+#include "starling/fabric/mpi/speaking.h"
 #include "starling/fabric/mpi/start_limit.h"
 #include "starling/fabric/mpi/world.h"
 
@@ -26,7 +28,6 @@ namespace starling::fabric {
 namespace {
 
 constexpr unsigned kSecondsToAbort = 5;
-constexpr auto kFirstSpeaks = std::chrono::seconds(2);
 
 // What a job knows of its fabric.
 struct FabricState {
@@ -92,7 +93,7 @@ class Job final : public MpiJob {
   explicit Job(const MpiJobOptions& options) : options_(options) {
     set_what_mpi_needs();
     // MPI cannot be asked who is missing, nor to end the job, before it has started; the launcher ends it with this process.
-    const mpi::StartLimit limit(options_.start_timeout + options_.speaks_after * kFirstSpeaks, [this] {
+    const mpi::StartLimit limit(options_.start_timeout + mpi::speaking_delay(options_.speaks_after), [this] {
       say(fmt::format("MPI has not started within {}: another process of the job has not started, hangs or cannot be reached",
                       format_duration(options_.start_timeout)));
       ::_exit(1);
@@ -136,7 +137,8 @@ class Job final : public MpiJob {
   }
 
   [[noreturn]] void fail(const std::string& message, int exit_code) override {
-    if (rank() != 0) std::this_thread::sleep_for(kFirstSpeaks);
+    // So long that the first can end the job, but not so long that the others take this one for late.
+    if (rank() != 0) std::this_thread::sleep_for(std::min<Duration>(mpi::kTimeToEnd, options_.start_timeout / 2));
     end(message, exit_code);
   }
 

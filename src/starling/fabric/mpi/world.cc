@@ -12,6 +12,7 @@
 
 #include "starling/base/error.h"
 #include "starling/fabric/mpi/call.h"
+#include "starling/fabric/mpi/speaking.h"
 #include "starling/fabric/mpi/start_limit.h"
 
 namespace starling::fabric::mpi {
@@ -397,8 +398,10 @@ std::string World::hanging_operation() const {
   const Rank home = operation_at_.load();
   if (home == kAnyRank) return "";
   const Duration waited = Clock::now().time_since_epoch() - operation_since_.load();
-  // After rank 0 has had the time to notice it, which hears of all.
-  return waited > silence_ + 1s + rank() * 100ms ? silence_text(home, waited) : "";
+  // Meanwhile this process sends no pulses, and is silent itself. It knows who is to blame, so it speaks before those who only hear
+  // nothing.
+  const Duration limit = std::max<Duration>(silence_ - 2 * kPulse, kShortestSilence * 4 / 5);
+  return waited > limit + speaking_delay(rank() < home ? rank() : rank() - 1) ? silence_text(home, waited) : "";
 }
 
 void World::progress() {
@@ -553,13 +556,15 @@ std::string World::silence_text(Rank rank, Duration time) const {
 // The first listens to all, and all to the first. The others wait a little longer, each longer than the one before, so that one speaks.
 std::string World::silent_rank(Clock::time_point now) const {
   const auto since = [&](Rank other) { return std::chrono::duration_cast<Duration>(now - peer(other).heard); };
-  if (rank() != 0) return since(0) > silence_ + 1s + rank() * 100ms ? silence_text(0, since(0)) : "";
+  if (rank() != 0) return since(0) > silence_ + speaking_delay(rank()) ? silence_text(0, since(0)) : "";
+  // Who waits inside MPI for another is silent too, and as a rule has fallen silent later.
+  Rank longest = kAnyRank;
   for (Rank other = 1; other < size(); ++other) {
     // Who has failed says why, and ends the job itself.
     if (state(other) == PeerState::lost) continue;
-    if (since(other) > silence_) return silence_text(other, since(other));
+    if (longest == kAnyRank || since(other) > since(longest)) longest = other;
   }
-  return "";
+  return longest != kAnyRank && since(longest) > silence_ ? silence_text(longest, since(longest)) : "";
 }
 
 }  // namespace starling::fabric::mpi
