@@ -406,8 +406,13 @@ std::string World::hanging_operation() const {
 
 void World::progress() {
   post_->progress(arrivals_);
-  for (Arrival& arrival : arrivals_) accept(arrival);
-  arrivals_.clear();
+  if (arrivals_.empty()) return;
+  // What cannot be accepted must not be accepted again.
+  std::vector<Arrival> arrived;
+  arrived.swap(arrivals_);
+  for (Arrival& arrival : arrived) accept(arrival);
+  arrived.clear();
+  arrivals_.swap(arrived);  // Its memory is used again.
 }
 
 void World::accept(Arrival& arrival) {

@@ -91,9 +91,8 @@ class World {
   template <class Operation>
   void operate(Rank home, Operation operation) {
     operation_since_.store(Clock::now().time_since_epoch());
-    operation_at_.store(home);
+    const Mark mark(operation_at_, home, kAnyRank);
     operation();
-    operation_at_.store(kAnyRank);
   }
 
   // With the lock held, between operations that take long one after the other: what the other thread would do for those who listen. It
@@ -115,6 +114,20 @@ class World {
   std::uint64_t others_progress();
 
  private:
+  // Shows something to the other thread for as long as it lives, also when an exception ends that.
+  template <class T>
+  class Mark {
+   public:
+    Mark(std::atomic<T>& place, T value, T afterwards) : place_(place), afterwards_(afterwards) { place_.store(value); }
+    Mark(const Mark&) = delete;
+    Mark& operator=(const Mark&) = delete;
+    ~Mark() { place_.store(afterwards_); }
+
+   private:
+    std::atomic<T>& place_;
+    const T afterwards_;
+  };
+
   struct Peer {
     Taken sent{};   // To it, in all,
     Taken taken{};  // and what it has taken of that, as far as heard.
@@ -202,7 +215,7 @@ class World {
 template <class Ready>
 bool World::wait(Ready ready, Time limit, bool often) {
   const Clock::time_point begin = Clock::now();
-  rank_waits_.store(true, std::memory_order_relaxed);
+  const Mark mark(rank_waits_, true, false);
   for (bool done = false;;) {
     const std::uint32_t ticket = host_memory_ ? host_memory_->bell(members_.number_here[static_cast<std::size_t>(rank())]).ticket() : 0;
     bool busy = false;
@@ -212,10 +225,7 @@ bool World::wait(Ready ready, Time limit, bool often) {
       done = ready();
       busy = often || post_->is_busy();
     }
-    if (done || now() >= limit) {
-      rank_waits_.store(false, std::memory_order_relaxed);
-      return done;
-    }
+    if (done || now() >= limit) return done;
     nap(ticket, begin, limit, busy);
   }
 }
