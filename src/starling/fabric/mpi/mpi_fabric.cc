@@ -109,6 +109,11 @@ class Job final : public MpiJob {
   ~Job() override {
     // To leave in good order one would have to wait for processes that do not come.
     if (fabric_.broken) abort(1);
+    const mpi::StartLimit limit(options_.start_timeout + mpi::speaking_delay(rank()), [this] {
+      end(fmt::format("not all ranks have left the job within {}: a process has ended, hangs or cannot be reached",
+                      format_duration(options_.start_timeout)),
+          1);
+    });
     mpi::release(members_);
     MPI_Finalize();
   }

@@ -27,7 +27,7 @@ struct MpiJobOptions {
   std::function<void(const std::string&)> say{};
   // So many others have the time to speak before this one: before MPI has started, nobody knows its rank but the launcher's environment.
   int speaks_after = 0;
-  // How long processes wait for each other while the job starts, and where they make a fabric or begin a run.
+  // How long processes wait for each other while the job starts, where they make a fabric or begin a run, and where they leave the job.
   Duration start_timeout = std::chrono::minutes(5);
 };
 

@@ -1,6 +1,6 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
 //
-// A limit for calls that wait for other processes and know none themselves, as MPI_Init.
+// A limit for calls that wait for other processes and know none themselves, as MPI_Init and MPI_Finalize.
 //
 //   const StartLimit limit(std::chrono::minutes(5), [] { ... end the process ... });
 //   MPI_Init_thread(...);

@@ -24,7 +24,6 @@ constexpr int kHereTag = 3;  // Beside those of the post.
 
 constexpr Duration kPulse = 250ms;
 constexpr Duration kLazy = 10ms;
-constexpr Duration kLongestMaking = 300s;
 // Even where the time-out is shorter: a machine that is busy may leave a process alone for so long.
 constexpr Duration kShortestSilence = 3s;
 // How long those who have failed wait for what the others have to say. The first waits less, because it is the one that speaks.
@@ -106,10 +105,13 @@ World::~World() {
     abandon();
     return;
   }
+  const StartLimit limit(start_timeout_ + speaking_delay(rank()), [this] { unreachable_("not all ranks have taken the fabric apart"); });
   if (one_sided_ != MPI_WIN_NULL) {
     MPI_Win_unlock_all(one_sided_);
     MPI_Win_free(&one_sided_);
   }
+  post_.reset();
+  host_memory_.reset();
 }
 
 // All are here, so nobody needs to show any more that it lives. When everybody has nothing under way, and all know that, MPI has no use for
@@ -119,7 +121,7 @@ void World::fall_silent() {
     const Lock lock(mutex_);
     watching_ = false;
   }
-  const Time limit = later(now(), start_timeout_);
+  const Time limit = later(now(), start_timeout_ + speaking_delay(rank()));
   if (wait([&] { return post_->all_sent(); }, limit, true)) {
     meet_all(limit - now());
   } else {
@@ -147,7 +149,8 @@ void World::abandon() {
 
 // What all processes make together. They are all there, so it takes as long as MPI needs.
 void World::make_shared_parts(std::uint64_t number) {
-  const StartLimit limit(kLongestMaking, [this] { unreachable_("not all ranks have made their parts of the fabric"); });
+  const StartLimit limit(start_timeout_ + speaking_delay(rank()),
+                         [this] { unreachable_("not all ranks have made their parts of the fabric"); });
   host_memory_ = std::make_unique<HostMemory>(members_.host);
   const bool share = can_map_each_other();
   windows_are_shared_ = share && members_.one_host() && !mpi_options_.one_sided_windows;
