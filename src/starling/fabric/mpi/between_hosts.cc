@@ -82,7 +82,9 @@ Status HostAllReduce::add_piece(Endpoint& endpoint, Place& place, std::span<floa
     }
     before = room;
   }
+  place.awaited = place.before;
   STARLING_TRY(meet(place, deadline));
+  place.awaited = kAnyRank;
   if (auto failure = different_sizes(place)) return *failure;
   add_in_order(place, values, own, before);
   STARLING_TRY(meet(place, deadline));
@@ -108,7 +110,9 @@ Status HostAllReduce::take_piece(Endpoint& endpoint, Place& place, std::span<flo
     }
     std::ranges::copy(values, buffer(place, 0).begin());
   }
+  place.awaited = place.after;
   STARLING_TRY(meet(place, deadline));
+  place.awaited = kAnyRank;
   if (!place.is_first()) std::ranges::copy(buffer(place, 0).first(values.size()), values.begin());
   ++place.pieces;
   return {};

@@ -261,16 +261,25 @@ Status HostAllReduce::give_up(const Place& place, std::uint64_t all, Failure fai
     claim_blame(here);
   } while (!here.arrived.compare_exchange_weak(arrived, arrived | Site::kBroken));
   here.changed.ring();
-  if (failure.kind == FailureKind::timeout) {
-    std::vector<Rank> missing;
-    for (std::size_t i = 0; i < place.count(); ++i) {
-      const bool came = shown(place, i).rounds.load(std::memory_order_relaxed) > place.reductions;
-      if (!came) missing.push_back(world_.members().here[static_cast<std::size_t>(place.members[i])]);
-    }
-    failure.detail = fmt::format("{} of {} did not come: rank {}", missing.size(), place.count(), fmt::join(missing, ", "));
-    if (!missing.empty()) failure.peer = missing.front();
-  }
+  if (failure.kind == FailureKind::timeout) name_missing(place, failure);
   return failure;
+}
+
+void HostAllReduce::name_missing(const Place& place, Failure& failure) const {
+  std::vector<Rank> missing;
+  for (std::size_t i = 0; i < place.count(); ++i) {
+    const bool came = shown(place, i).rounds.load(std::memory_order_relaxed) > place.reductions;
+    if (!came) missing.push_back(world_.members().here[static_cast<std::size_t>(place.members[i])]);
+  }
+  if (!missing.empty()) {
+    failure.detail = fmt::format("{} of {} did not come: rank {}", missing.size(), place.count(), fmt::join(missing, ", "));
+    failure.peer = missing.front();
+  } else if (place.awaited != kAnyRank) {
+    failure.detail = fmt::format("all {} of this host came, but the sum of rank {} did not", place.count(), place.awaited);
+    failure.peer = place.awaited;
+  } else {
+    failure.detail = fmt::format("all {} came, but not all went on", place.count());
+  }
 }
 
 void HostAllReduce::claim_blame(Site& here) const {

@@ -49,6 +49,7 @@ class HostAllReduce {
     int hosts_after = 0;
     Rank before = kAnyRank;  // The first members of the hosts before and after.
     Rank after = kAnyRank;
+    Rank awaited = kAnyRank;     // Of these: the one whose sum this host cannot do without now.
     std::uint64_t meetings = 0;  // So far; likewise below.
     std::uint64_t pieces = 0;    // That went through the buffers.
     std::uint64_t reductions = 0;
@@ -78,6 +79,7 @@ class HostAllReduce {
 
   Status meet(Place& place, Deadline deadline);
   Status give_up(const Place& place, std::uint64_t all, Failure failure);
+  void name_missing(const Place& place, Failure& failure) const;
   void claim_blame(Site& here) const;
   void break_site(const Place& place) const;
   Failure broken(const Place& place, Time begin) const;
