@@ -121,7 +121,12 @@ HostAllReduce::Place HostAllReduce::find_place(const Group& group) const {
   place.hosts = static_cast<int>(hosts.size());
   place.hosts_after = static_cast<int>(hosts.size() - 1 - own);
   const std::optional<std::size_t> claimed = claim_site(group);
-  STARLING_CHECK(claimed || place.hosts == 1, std::string("there are more groups with all-reduces between hosts than meeting places"));
+  if (!claimed && place.hosts > 1) {
+    throw UserError(
+        fmt::format("in one run there can be {} groups with an all-reduce on a host, and this is one more between hosts: use groups "
+                    "again instead of new ones, or choose another algorithm than 'automatic'",
+                    HostMemory::kSites));
+  }
   place.site = claimed.value_or(0);
   place.open = claimed.has_value();
   return place;

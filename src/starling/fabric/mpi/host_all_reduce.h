@@ -32,9 +32,9 @@ class HostAllReduce {
  public:
   explicit HostAllReduce(World& world) : world_(world) {}
 
-  // Nothing where this way is closed, for all members alike: when ranks of one host do not follow each other in the group, when there are
-  // too many groups, or when queues are too short to pass sums from host to host. Once a member has given up, every call for this group
-  // fails.
+  // Nothing where this way is closed, for all members alike: when ranks of one host do not follow each other in the group, when queues are
+  // too short to pass sums from host to host, or when a group of one host finds no meeting place left. Of a group of several hosts, some
+  // may find one and others not: the latter throw UserError. Once a member has given up, every call for this group fails.
   std::optional<Status> reduce(Endpoint& endpoint, const Group& group, std::span<float> values, Deadline deadline);
 
  private:
