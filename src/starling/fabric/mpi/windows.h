@@ -2,6 +2,9 @@
 //
 // Windows of the MPI fabric. Where all ranks are on one host a window is memory that they share; elsewhere it is reached by MPI's one-sided
 // operations (passive target), all of them accumulating ones, which are atomic component by component: reading is adding nothing.
+//
+// Of one-sided operations MPI promises that only for the same operation and for reading (accumulate_ops = same_op_no_op, its default): a
+// write() must not meet an add() to the same component. Programs write before others add, or leave a component to one of the two.
 #pragma once
 
 #include <memory>
