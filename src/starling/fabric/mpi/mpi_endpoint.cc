@@ -175,8 +175,10 @@ Status MpiEndpoint::library_all_reduce(std::span<float> values, Deadline deadlin
   library_sums_.assign(values.begin(), values.end());
   for (std::size_t at = 0; at < values.size(); at += kPieceFloats) {
     MPI_Request request = MPI_REQUEST_NULL;
+    std::uint64_t number = 0;
     {
       const World::Lock lock = world_.lock();
+      number = world_.begin_library_call();
       call("MPI_Iallreduce",
            MPI_Iallreduce(MPI_IN_PLACE, library_sums_.data() + at, static_cast<int>(std::min(kPieceFloats, values.size() - at)), MPI_FLOAT,
                           MPI_SUM, world_.members().all, &request));
@@ -186,17 +188,19 @@ Status MpiEndpoint::library_all_reduce(std::span<float> values, Deadline deadlin
       int done = 0;
       call("MPI_Test", MPI_Test(&request, &done, MPI_STATUS_IGNORE));
       for (const Departure& departure : world_.departures()) {
-        if (done == 0 && departure.state == PeerState::lost) gone = departure.rank;
+        // One that finished may have done its part in this before.
+        const bool took_part = departure.state == PeerState::finished && world_.library_calls(departure.rank) >= number;
+        if (done == 0 && !took_part) gone = departure.rank;
       }
       return done == 1 || gone != kAnyRank;
     };
     const bool ended = world_.wait(reduced, limit(deadline, begin), true);
-    const auto failure = [&](FailureKind kind, const char* detail) {
+    const auto failure = [&](FailureKind kind, std::string detail) {
       world_.break_down();
       world_.keep_until_the_end(std::move(library_sums_));
-      return Failure{kind, rank(), gone, "all ranks in MPI_Allreduce", now() - begin, detail};
+      return Failure{kind, rank(), gone, "all ranks in MPI_Allreduce", now() - begin, std::move(detail)};
     };
-    if (gone != kAnyRank) return failure(FailureKind::peer_lost, "it is gone");
+    if (gone != kAnyRank) return failure(FailureKind::peer_lost, fmt::format("rank {} is gone", gone));
     if (!ended) return failure(FailureKind::timeout, "");
   }
   std::ranges::copy(library_sums_, values.begin());

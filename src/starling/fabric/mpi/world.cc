@@ -34,6 +34,7 @@ constexpr Duration kLastWordsOfOthers = 6s;
 struct Farewell {
   PeerState state;
   RankOutcome::Kind kind;
+  std::uint64_t library_calls;
 };
 
 // A payload of one struct, with a text behind it.
@@ -282,7 +283,7 @@ RunReport World::end_run(RankOutcome outcome) {
   {
     const Lock lock(mutex_);
     progress_ = nullptr;
-    const Farewell farewell{finished ? PeerState::finished : PeerState::lost, outcome.kind};
+    const Farewell farewell{finished ? PeerState::finished : PeerState::lost, outcome.kind, library_calls_};
     for (Rank other = 0; other < size(); ++other) {
       if (other != rank()) post(other, Kind::departed, 0, packed(farewell, outcome.message));
     }
@@ -311,6 +312,7 @@ RunReport World::end_run(RankOutcome outcome) {
     departures_.clear();
     states_.assign(states_.size(), PeerState::alive);
     if (members_.number_here[static_cast<std::size_t>(rank())] == 0) host_memory_->clear_sites();
+    library_calls_ = 0;
     ++run_;
     for (Peer& one : peers_) one = {.begun = one.begun, .heard = one.heard};
   }
@@ -455,6 +457,7 @@ void World::accept_departure(const Arrival& arrival) {
   auto [farewell, text] = unpacked<Farewell>(arrival.message.payload);
   const Rank source = arrival.message.source;
   states_[static_cast<std::size_t>(source)] = farewell.state;
+  peer(source).library_calls = farewell.library_calls;
   departures_.push_back({source, farewell.state, now()});
   outcomes_.push_back({source, farewell.kind, std::move(text)});
 }

@@ -110,6 +110,11 @@ class World {
   const OpenedWindow* find_window(std::string_view name, Rank home) const;
   void announce_window(OpenedWindow window);
 
+  // With the lock held: this rank begins another all-reduce of MPI's own, its how manieth in this run; and how many one that is gone had
+  // begun.
+  std::uint64_t begin_library_call() { return ++library_calls_; }
+  std::uint64_t library_calls(Rank gone) const { return peer(gone).library_calls; }
+
   void show_progress(const std::atomic<std::uint64_t>* counter);
   std::uint64_t others_progress();
 
@@ -137,7 +142,8 @@ class World {
     bool asked = false;  // For room, and not answered yet.
     bool wants = false;  // It waits for room here.
     std::uint64_t progress = 0;
-    std::uint64_t begun = 0;  // Runs.
+    std::uint64_t begun = 0;          // Runs.
+    std::uint64_t library_calls = 0;  // When it departed.
     Clock::time_point heard{};
   };
 
@@ -199,6 +205,7 @@ class World {
   Clock::time_point next_pulse_{};
   std::uint64_t run_ = 0;
   std::uint64_t begun_ = 0;
+  std::uint64_t library_calls_ = 0;
   bool watching_ = false;  // Over the others, and showing them that this one lives.
 
   std::atomic<bool> rank_waits_{false};             // And keeps MPI going itself.
