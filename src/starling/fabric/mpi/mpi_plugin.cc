@@ -1,16 +1,14 @@
 // Copyright the Starling authors. SPDX-License-Identifier: Apache-2.0
-#include <chrono>
 #include <thread>
 
 #include "starling/base/error.h"
 #include "starling/base/plugin.h"
 #include "starling/fabric/mpi/mpi_job.h"
 #include "starling/fabric/mpi/mpi_plugin_entry.h"
+#include "starling/fabric/mpi/speaking.h"
 
 namespace starling::fabric {
 namespace {
-
-constexpr auto kFirstSpeaks = std::chrono::seconds(5);
 
 Plugin open_mpi_plugin() {
   return open_plugin({.file = kMpiPluginFile,
@@ -28,7 +26,7 @@ std::unique_ptr<MpiJob> join_mpi_job(const MpiJobOptions& options) {
       return open_mpi_plugin();
     } catch (const UserError&) {
       // Where no process can, the first speaks for all.
-      if (options.speaks_after > 0) std::this_thread::sleep_for(kFirstSpeaks);
+      if (options.speaks_after > 0) std::this_thread::sleep_for(mpi::kTimeToEnd);
       throw;
     }
   }();
