@@ -126,7 +126,8 @@ class Job final : public MpiJob {
     std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
     int length = 0;
     mpi::call("MPI_Get_library_version", MPI_Get_library_version(text.data(), &length));
-    const std::string all(text.data(), static_cast<std::size_t>(length));
+    std::string all(text.data(), static_cast<std::size_t>(length));
+    std::replace(all.begin(), all.end(), '\t', ' ');  // MPICH's has tabs.
     return all.substr(0, all.find_first_of(",\n"));
   }
 
