@@ -157,6 +157,12 @@ TEST(MemoryFileTest, BeginsWithZerosAndIsSeenThroughBothDoors) {
   EXPECT_EQ(same.bytes()[4999], std::byte{7});
 }
 
+// As where the number of a process is that of another one here.
+TEST(MemoryFileTest, OneThatIsTooSmallIsNotMapped) {
+  const MemoryFile file = MemoryFile::make(64);
+  EXPECT_THROW(MemoryFile::open(file.place(), 5000), std::runtime_error);
+}
+
 TEST(MemoryFileTest, OneThatIsNotThereIsAnErrorWithTheSystemsReason) {
   try {
     MemoryFile::open({.process = ::getpid(), .descriptor = 1 << 20}, 64);

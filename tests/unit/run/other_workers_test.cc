@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -37,7 +38,7 @@ class OtherWorkersTest : public testing::Test {
     std::vector<std::unique_ptr<SmallReplica>> replicas;
     std::vector<compute::Replica*> pointers;
     for (int worker = 0; worker < config.workers; ++worker) {
-      replicas.push_back(std::make_unique<WatchedReplica>(mutex_, seen_));
+      replicas.push_back(make_replica_(worker));
       pointers.push_back(replicas.back().get());
     }
     std::atomic<int> steps = 0;
@@ -65,6 +66,9 @@ class OtherWorkersTest : public testing::Test {
   std::string folder_;
   std::mutex mutex_;
   std::vector<std::uint32_t> seen_;
+  std::function<std::unique_ptr<SmallReplica>(int worker)> make_replica_ = [this](int /*worker*/) {
+    return std::make_unique<WatchedReplica>(mutex_, seen_);
+  };
 };
 
 // Steps of 3 × 7 samples, then of 2 × 7, then of 5 × 7, none of which divides 200.
@@ -200,27 +204,13 @@ class StatisticsReplica final : public SmallReplica {
 TEST_F(OtherWorkersTest, BuffersOfTheirOwnGoOnAsTheirMean) {
   RunConfig config = small_config("sync", 3, "threads");
   config.epochs = 1;
-  const auto train_with_statistics = [&] {
-    const data::Dataset dataset = small_dataset();
-    const bool exists = fs::exists(folder_);
-    RunDirectory directory = exists ? RunDirectory::open(folder_) : RunDirectory::create(folder_, config);
-    std::vector<std::unique_ptr<SmallReplica>> replicas;
-    std::vector<compute::Replica*> pointers;
-    for (int worker = 0; worker < config.workers; ++worker) {
-      replicas.push_back(std::make_unique<StatisticsReplica>(static_cast<float>(worker)));
-      pointers.push_back(replicas.back().get());
-    }
-    Trainer trainer(config, pointers, dataset, {.directory = &directory});
-    if (exists) trainer.restore(CheckpointStore(directory.checkpoints_path()).read("latest"));
-    trainer.run();
-    return trainer.result();
-  };
-  (void)train_with_statistics();
+  make_replica_ = [](int worker) { return std::make_unique<StatisticsReplica>(static_cast<float>(worker)); };
+  (void)train(config);
   const Checkpoint checkpoint = CheckpointStore(RunDirectory::checkpoints_in(folder_)).read("latest");
   ASSERT_FALSE(checkpoint.vectors.layout.slices().empty()) << "the workers' buffers are alike";
   config.workers = 2;
   config.epochs = 2;
-  EXPECT_EQ(train_with_statistics().ending, Ending::finished);
+  EXPECT_EQ(train(config).ending, Ending::finished);
 }
 
 TEST_F(OtherWorkersTest, StrategiesWithWorkersOfTheirOwnRefuse) {
