@@ -83,6 +83,7 @@ class SlurmTest:
             seconds = time.monotonic() - begin
             expect(not job.leftovers(5), f"left over: {job.leftovers(0)}")
             expect(code == 130, f"exit code {code}:\n{job.tail()}")
+            expect("Interrupted. To go on:" in job.error, f"it did not come to a halt in good order:\n{job.tail()}")
         expect_good_checkpoint(self.program, run)
         expect_resumes(self.program, run)
         return f"ended after {seconds:.1f} s with {code}"
@@ -94,18 +95,6 @@ class SlurmTest:
         numbers = self.slurm.command("squeue", "--noheader", "--states=running", "--format=%i").split()
         expect(len(numbers) == 1, f"there must be one job, but there are {numbers}")
         return numbers[0]
-
-    def cancelled(self):
-        """scancel gives the ranks KillWait to come to a halt, and they use it."""
-        run = self.new_run()
-        with self.train(run, *LONG, "--strategy", "async") as job:
-            await_middle(job, run)
-            self.slurm.command("scancel", self.job_number())
-            expect(job.wait(END_SECONDS) != 0, f"exit code 0:\n{job.tail()}")
-            expect(not job.leftovers(5), f"left over: {job.leftovers(0)}")
-            expect("Interrupted. To go on:" in job.error, f"it did not come to a halt in good order:\n{job.tail()}")
-        expect_good_checkpoint(self.program, run)
-        expect_resumes(self.program, run)
 
     def ended(self, end, rank=None, undo=None):
         """A job that is ended from outside: nothing is left, and its last checkpoint is good."""
@@ -144,7 +133,7 @@ def main():
         cases.run("sbatch with mpirun", test.batch, "mpirun")
         cases.run("scancel --signal=USR1 stops with a checkpoint", test.asked_to_stop, lambda job: test.signal_all("USR1"))
         cases.run("scancel --signal=TERM stops with a checkpoint", test.asked_to_stop, lambda job: test.signal_all("TERM"))
-        cases.run("scancel stops with a checkpoint", test.cancelled)
+        cases.run("scancel stops with a checkpoint", test.asked_to_stop, lambda job: slurm.command("scancel", test.job_number()))
         cases.run("kill -9 of a worker", test.ended, lambda job: os.kill(job.pid_of_rank(1, program), signal.SIGKILL), 1)
         cases.run("kill -9 of the server", test.ended, lambda job: os.kill(job.pid_of_rank(3, program), signal.SIGKILL), 3)
         cases.run("SIGSTOP of a worker", test.ended, lambda job: os.kill(job.pid_of_rank(1, program), signal.SIGSTOP), 1)

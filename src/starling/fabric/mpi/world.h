@@ -123,10 +123,12 @@ class World {
   template <class T>
   class Mark {
    public:
-    Mark(std::atomic<T>& place, T value, T afterwards) : place_(place), afterwards_(afterwards) { place_.store(value); }
+    Mark(std::atomic<T>& place, T value, T afterwards) : place_(place), afterwards_(afterwards) {
+      place_.store(value, std::memory_order_release);
+    }
     Mark(const Mark&) = delete;
     Mark& operator=(const Mark&) = delete;
-    ~Mark() { place_.store(afterwards_); }
+    ~Mark() { place_.store(afterwards_, std::memory_order_release); }
 
    private:
     std::atomic<T>& place_;
