@@ -205,6 +205,30 @@ TEST_P(CollectiveTest, DifferentLengthsAreAMismatch) {
   }
 }
 
+// The last comes when the others have given up, and perhaps add something else already. Whatever becomes of what was given up, nobody has a
+// wrong sum, and a group with a new context goes on.
+TEST_P(CollectiveTest, WhatWasGivenUpSpoilsNothing) {
+  if (ranks() == 1) return;
+  using std::chrono::milliseconds;
+  run([&](Endpoint& endpoint) -> Status {
+    std::vector<fabric::Rank> all(static_cast<std::size_t>(endpoint.size()));
+    std::iota(all.begin(), all.end(), 0);
+    std::uint16_t context = 100;
+    for (const std::size_t size : {4U, 3000U, 4U, 3000U}) {
+      std::vector<float> given(size, 1);
+      if (endpoint.rank() == endpoint.size() - 1) endpoint.sleep(milliseconds(15));
+      const Status status = all_reduce(endpoint, Group(all, context++), given, {.deadline = fabric::Deadline::after(milliseconds(10))});
+      if (status) {
+        EXPECT_EQ(given, std::vector<float>(size, static_cast<float>(endpoint.size())));
+      }
+      std::vector<float> values(size, 2);
+      STARLING_TRY(all_reduce(endpoint, Group(all, context++), values));
+      EXPECT_EQ(values, std::vector<float>(size, static_cast<float>(2 * endpoint.size())));
+    }
+    return {};
+  });
+}
+
 TEST_P(CollectiveTest, ManyRoundsOfEverySizeAroundTheShortPath) {
   run([&](Endpoint& endpoint) -> Status {
     const Group world = Group::world(endpoint.size());
